@@ -183,7 +183,8 @@ class _Model(DeliveryModel):
         rule = next(iter(self.consumers)).subscription.rule
         assert isinstance(rule, KeySharedRule)
         draining = [one for keys in describe_keys(rule).consumers.values() for one in keys.draining]
-        moved = {slot for slot, hold in rule.held.holds.items() if rule.selector.select(slot) is not hold.consumer}
+        select = rule.order.selector.select
+        moved = {slot for slot, hold in rule.order.held.holds.items() if select(slot) is not hold.consumer}
         assert {one.slot for one in draining} == moved
         by_slot = {key_shared_slot(key.encode()): key for key in _KEYS}
         for one in draining:
@@ -219,7 +220,7 @@ class _Model(DeliveryModel):
         assert len(self.scene.log.cache) == 0, "an entry that does not wait any more is in memory"
         rule = next(iter(self.consumers)).subscription.rule
         assert isinstance(rule, KeySharedRule)
-        assert not list(rule.held.draining())
+        assert not list(rule.order.held.draining())
 
 
 def _choose_ranges(chance: random.Random) -> list[SlotRange]:

@@ -39,7 +39,7 @@ _BRANCHES: Final = [
     Branch("Subscription.acknowledge", "raise checked.problem or BrokerError(\nErrorCode.STALE_EPOCH"),
     Branch("PartitionConsumer.delivered", "if not self.is_connected or delivery.epoch != self.epoch.number:\nreturn"),
     # Keys that wait for their old consumer, or for any, in each way to assign keys to consumers (CHK-35).
-    Branch("HeldKeys.count_blocked", "self._draining[slot] += 1"),
+    Branch("HeldKeys.count_blocked_attempts", "self._draining[slot] += 1"),
     Branch("HashRing.select_each", "selected.append(sharing[slot % len(sharing)])"),
     Branch("StickyRanges.select_each", "selected.append(self._consumers[index])"),
     Branch("StickyRanges._check_free", "raise BrokerError"),

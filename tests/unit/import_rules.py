@@ -127,6 +127,7 @@ RULES: Final = frozenset(
         "magnetar_broker.topics.dispatch.exclusive_and_failover",
         "magnetar_broker.topics.dispatch.held_keys",
         "magnetar_broker.topics.dispatch.individual_delivery",
+        "magnetar_broker.topics.dispatch.key_order",
         "magnetar_broker.topics.dispatch.key_selectors",
         "magnetar_broker.topics.dispatch.key_shared",
         "magnetar_broker.topics.dispatch.key_shared_policy",

@@ -24,7 +24,7 @@ def describe_subscription_keys(shown: pb.SubscriptionStats, keys: SubscriptionKe
 def describe_consumer_keys(shown: pb.ConsumerStats, keys: ConsumerKeys) -> None:
     shown.key_ranges.extend(SlotRange(first=first, last=last) for first, last in keys.ranges)
     for one in keys.draining:
-        shown.draining.add(slot=one.slot, entries=one.unacked_entries, blocked=one.blocked)
+        shown.draining.add(slot=one.slot, entries=one.unacked_entries, blocked=one.blocked_attempts)
     for name in DRAINING:
         setattr(shown, name, getattr(keys, name))
 

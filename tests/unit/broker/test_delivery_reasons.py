@@ -16,7 +16,7 @@ from magnetar_broker.managed_ledger.log_entry import Chunk
 from magnetar_broker.position import Position
 from magnetar_broker.topics.consumer import Consumer
 from magnetar_broker.topics.dispatch.delivery_capacity import OutboxBudget, OutboxCapacity
-from magnetar_broker.topics.dispatch.held_keys import HeldKeys, number_without_hold
+from magnetar_broker.topics.dispatch.held_keys import HeldKeys, tag_without_hold
 from magnetar_broker.topics.dispatch.key_shared_reasons import find_waiting_keys
 from magnetar_broker.topics.dispatch.waiting_keys import WaitingKeys
 from magnetar_broker.topics.subscription_reasons import find_unopened_reasons
@@ -376,7 +376,7 @@ async def test_reasons_of_waiting_keys_count_the_first_slots_only() -> None:
     waiting.add_each([Position(1, slot) for slot in slots], [None for _ in slots], slots)
     without = {"entries": 1_000, "slot": 0}
     assert [one.facts for one in find_waiting_keys(waiting, held)] == [without]
-    held.record_deliveries(old, map(number_without_hold, slots))
+    held.record_deliveries(old, map(tag_without_hold, slots))
     found = [(one.code, one.facts) for one in find_waiting_keys(waiting, held)]
     assert found == [("key_held", {"entries": 1_000, "slots": 1_000, "slot": 0, "holder": "old", "unacked": 1})]
 

@@ -34,7 +34,7 @@ async def test_nothing_new_is_read_while_as_many_entries_wait_as_may() -> None:
     second, others = await scene.subscribe(kind=SubscriptionType.KEY_SHARED)
     rule = first.subscription.rule
     assert isinstance(rule, KeySharedRule)
-    while len(rule.waiting) and rule.find_shortage() is None:
+    while len(rule.order.waiting) and rule.find_shortage() is None:
         first.flow(first.epoch, 1)
     later = scene.log.add(key="other")
     scene.log.on_appended()
@@ -63,7 +63,8 @@ async def test_nothing_is_remembered_of_an_entry_that_is_lost_before_its_redeliv
     redeliver(consumer, positions[1])
     await settle()
     assert (scene.stats().unacked_messages, scene.stats().backlog_entries) == (1, 1)
-    remembered = [one for one in vars(rule).values() if isinstance(one, EntryCounts)]
+    parts = [*vars(rule).values(), *(vars(rule.order).values() if isinstance(rule, KeySharedRule) else ())]
+    remembered = [one for one in parts if isinstance(one, EntryCounts)]
     assert remembered
     assert all(positions[1] not in set(one) for one in remembered)
 
@@ -98,6 +99,26 @@ async def test_the_end_of_a_subscription_releases_its_waiting_entries() -> None:
     assert len(cache) == 1
     await scene.subscriptions.close()
     assert (cache.size_bytes, len(cache)) == (0, 0)
+
+
+async def test_a_dispatch_rate_leaves_waiting_entries_in_memory() -> None:
+    """(RET-4, CHK-68) Those that it does not allow yet are not read again."""
+    scene = Scene(dispatch_throttling_rate_per_subscription_in_msg=4)
+    scene.log.cache = EntryCache(1 << 20)
+    for number in range(10):
+        scene.log.add(key=f"key {number}")
+    await scene.subscribe("s", kind=SubscriptionType.KEY_SHARED, key_shared=_sticky(0, 0))
+    await settle()
+    assert len(scene.log.cache) == 10
+    reads = scene.log.reads
+    _, sink = await scene.subscribe("s", kind=SubscriptionType.KEY_SHARED, key_shared=_sticky(1, 65_535))
+    assert sink.positions == scene.log.order[:4]
+    assert len(scene.log.cache) == 6
+    for _ in range(2):
+        scene.clock.advance(1)
+        await settle()
+    assert sink.positions == scene.log.order
+    assert (scene.log.reads, len(scene.log.cache)) == (reads, 0)
 
 
 def test_waiting_entries_of_one_subscription_leave_memory_for_others() -> None:

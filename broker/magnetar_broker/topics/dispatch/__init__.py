@@ -15,7 +15,8 @@ chunk_owners.py          Shared: which consumer gets the later chunks of a messa
 entry_counts.py          a number for each of many entries: unacknowledged messages, or deliveries
 redelivery_counts.py     Exclusive, Failover: how often entries were delivered
 key_shared_policy.py     how a consumer wants to share a Key_Shared subscription
-key_selectors.py         Key_Shared: which consumer gets the entries of a key
+key_order.py             Key_Shared: which consumer gets an entry, so that the entries of a key stay in order
+key_selectors.py         Key_Shared: which consumer each slot, and so each key, is assigned to
 key_shared_stats.py      Key_Shared: statistics of keys
 held_keys.py             Key_Shared: which consumer has unacknowledged entries of a key
 waiting_keys.py          Key_Shared: entries that were read and not delivered

@@ -241,8 +241,9 @@ class DispatchRule(ABC):
         is chosen, because it uses capacity of the outbox. `end`: where reading continues; None if `read` named its
         positions."""
 
-    def put_back(self, positions: Sequence[Position]) -> None:
-        """These positions of a `DispatchRead` were not read: they are read again."""
+    def put_back(self, positions: Sequence[Position], entries: Iterable[LogEntry] = ()) -> None:
+        """These positions of a `DispatchRead` were not delivered: they are read again. `entries`: those of them that
+        were read, which the rule may keep in memory instead."""
         return
 
     def record_lost(self, position: Position) -> None:

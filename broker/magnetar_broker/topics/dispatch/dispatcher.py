@@ -146,7 +146,7 @@ class Dispatcher:
         try:
             while not self._is_stopped and (read := rule.next_read(log)) is not None:
                 if not self.rates.may_read(read, log, rule.read_position, self.dispatch):
-                    rule.put_back(read.positions)
+                    rule.put_back(read.positions, read.entries)
                     return
                 if read.entries:
                     self._deliver(read, self._make_deliverables(read.entries))
@@ -187,7 +187,7 @@ class Dispatcher:
         if (allowed := self.rates.count_allowed(deliverable)) < len(deliverable):
             left, deliverable = deliverable[allowed:], deliverable[:allowed]
             if end is None:
-                self.rule.put_back([one.entry.position for one in left])
+                self.rule.put_back([one.entry.position for one in left], [one.entry for one in left])
             else:
                 end = left[0].entry.position
         for consumer, assigned in self.rule.assign(deliverable, read, end):

@@ -108,16 +108,14 @@ class EntryCounts:
         found = _find_entries(blocks, first, last)
         return [(entry_id, blocks[block][entry_id]) for block, entry_ids in found for entry_id in entry_ids]
 
-    def find_up_to(self, position: Position) -> list[tuple[Position, int]]:
-        """Return the entries up to this one, with their numbers."""
-        return [
-            (Position(ledger_id, entry_id), number)
+    def find_ranges_up_to(self, position: Position) -> list[LedgerRange]:
+        """Return ranges, at most one for each ledger, with all entries up to this one."""
+        ranges = [
+            (ledger_id, 0, position.entry_id if ledger_id == position.ledger_id else _MAX_ID)
             for ledger_id in self._ledgers
             if ledger_id <= position.ledger_id
-            for entry_id, number in self.find_range(
-                ledger_id, 0, position.entry_id if ledger_id == position.ledger_id else _MAX_ID
-            )
         ]
+        return [one for one in ranges if self.find_range(*one)]
 
     def take_range(self, ledger_id: int, first: int, last: int) -> list[int]:
         """Remove entries of one ledger, both ends included, and return the ids of those that had a number."""

@@ -15,8 +15,9 @@ are missing, the holder gets all entries of the slot. Else the others would wait
 A holder that is not the selected consumer of its slot drains it. Whether a consumer holds a slot depends on its
 unacknowledged entries alone, not on the consumers that join and leave in the meantime.
 
-The dispatch rule has a **number** for each entry, which names its slot, and the hold under which it was delivered: each
-hold has another number. So the entries of a hold are only counted, and those of a hold that has ended belong to none.
+Each entry that was delivered or waits has a **hold tag**: its slot, and the number of the hold under which it was
+delivered, packed into one integer. So the entries of a hold need only be counted, not listed. An entry whose hold has
+ended belongs to none, since each hold has another number.
 """
 
 from __future__ import annotations
@@ -30,35 +31,35 @@ from magnetar_broker.position import Position
 from magnetar_broker.topics.dispatch.base_consumer import BaseConsumer
 from magnetar_broker.topics.dispatch.key_selectors import KeySelector, SlotSet
 
-__all__ = ["HeldKeys", "Hold", "find_slot", "find_slots", "number_without_hold"]
+__all__ = ["HeldKeys", "Hold", "find_slot", "find_slots", "tag_without_hold"]
 
-# Of a number, the lowest bits are the slot plus 1, so that no number is 0. The others count the holds.
+# The lowest bits of a tag are the slot plus 1, so that no tag is 0. The others are the number of the hold; 0: none.
 _SLOT_BITS: Final = 33
 _SLOT: Final = (1 << _SLOT_BITS) - 1
 
 
-def number_without_hold(slot: int) -> int:
-    """Return the number of an entry that was not delivered."""
+def tag_without_hold(slot: int) -> int:
+    """Return the hold tag of an entry that was not delivered."""
     return slot + 1
 
 
-def find_slot(number: int) -> int:
-    """Return the slot of an entry with this number."""
-    return (number & _SLOT) - 1
+def find_slot(tag: int) -> int:
+    """Return the slot of an entry with this tag."""
+    return (tag & _SLOT) - 1
 
 
-def find_slots(numbers: Iterable[int]) -> list[int]:
-    """Return the slots of entries with these numbers."""
-    return [(number & _SLOT) - 1 for number in numbers]
+def find_slots(tags: Iterable[int]) -> list[int]:
+    """Return the slots of entries with these tags."""
+    return [(tag & _SLOT) - 1 for tag in tags]
 
 
 class Hold:
-    __slots__ = ("consumer", "entries", "number")
+    __slots__ = ("consumer", "entries", "tag")
 
-    def __init__(self, consumer: BaseConsumer, number: int) -> None:
+    def __init__(self, consumer: BaseConsumer, tag: int) -> None:
         self.consumer = consumer
-        # That of its entries.
-        self.number = number
+        # The hold tag of its entries.
+        self.tag = tag
         # How many were delivered to the consumer and not acknowledged, with those that it negatively acknowledged.
         self.entries = 0
 
@@ -73,7 +74,7 @@ class HeldKeys:
         self._count = 0
         # By held slot: the messages of which not all chunks were delivered, and the last one that was.
         self._incomplete: dict[int, dict[int, Position]] = {}
-        # For statistics: the slots that are drained, with the number of deliveries that waited for it; and how many
+        # For statistics: the slots that are drained, with the number of blocked attempts to deliver; and how many
         # slots consumers have drained.
         self._draining: dict[int, int] = {}
         self._cleared: Counter[BaseConsumer] = Counter()
@@ -81,20 +82,20 @@ class HeldKeys:
     def find(self, slot: int) -> Hold | None:
         return self.holds.get(slot)
 
-    def record_deliveries(self, consumer: BaseConsumer, numbers: Iterable[int]) -> list[int]:
-        """The consumer holds the slots of entries with these numbers from now on. No other consumer does. Return the
-        entries' new numbers."""
+    def record_deliveries(self, consumer: BaseConsumer, tags: Iterable[int]) -> list[int]:
+        """The consumer holds the slots of entries with these tags from now on. No other consumer does. Return the
+        entries' new tags."""
         recorded: list[int] = []
         holds = self.holds
-        for number in numbers:
-            slot = (number & _SLOT) - 1
+        for tag in tags:
+            slot = (tag & _SLOT) - 1
             hold = holds.get(slot)
             if hold is None:
                 self._count += 1
-                hold = holds[slot] = Hold(consumer, self._count << _SLOT_BITS | number_without_hold(slot))
-            if number != hold.number:  # otherwise it is redelivered, and counts already
+                hold = holds[slot] = Hold(consumer, self._count << _SLOT_BITS | tag_without_hold(slot))
+            if tag != hold.tag:  # otherwise it is redelivered, and counts already
                 hold.entries += 1
-            recorded.append(hold.number)
+            recorded.append(hold.tag)
         return recorded
 
     def record_chunk(self, slot: int, position: Position, chunk: Chunk) -> None:
@@ -124,14 +125,14 @@ class HeldKeys:
         if not incomplete:
             del self._incomplete[slot]
 
-    def discard_entries(self, numbers: Iterable[int]) -> list[int]:
+    def discard_entries(self, tags: Iterable[int]) -> list[int]:
         """Remove entries that were acknowledged. Return the slots that this has released."""
         released: list[int] = []
         holds = self.holds
-        for number in numbers:
-            slot = (number & _SLOT) - 1
+        for tag in tags:
+            slot = (tag & _SLOT) - 1
             hold = holds.get(slot)
-            if hold is None or hold.number != number:
+            if hold is None or hold.tag != tag:
                 continue
             hold.entries -= 1
             if not hold.entries:
@@ -168,16 +169,16 @@ class HeldKeys:
             else:
                 self._draining.setdefault(slot, 0)
 
-    def count_blocked(self, slots: Iterable[int]) -> None:
-        """Deliveries wait until these slots are drained."""
+    def count_blocked_attempts(self, slots: Iterable[int]) -> None:
+        """Entries of these slots could not be delivered, for example because the slots are drained."""
         for slot in slots:
             if slot in self._draining:
                 self._draining[slot] += 1
 
     def draining(self) -> Iterator[tuple[int, Hold, int]]:
-        """Return the slots that are drained, with the number of deliveries that waited for it."""
-        for slot, blocked in self._draining.items():
-            yield slot, self.holds[slot], blocked
+        """Return the slots that are drained, with the number of attempts to deliver that this has blocked."""
+        for slot, blocked_attempts in self._draining.items():
+            yield slot, self.holds[slot], blocked_attempts
 
     def count_cleared(self, consumer: BaseConsumer) -> int:
         """Return how many slots the consumer has drained."""

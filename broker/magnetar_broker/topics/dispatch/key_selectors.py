@@ -158,13 +158,15 @@ class HashRing(KeySelector):
             self._consumers.setdefault(point, []).append(consumer)
 
     def leave(self, consumers: Collection[BaseConsumer]) -> None:
+        removed: set[int] = set()
         for consumer in consumers:
             for point in self._points_of.pop(consumer):
                 sharing = self._consumers[point]
                 sharing.remove(consumer)
                 if not sharing:
                     del self._consumers[point]
-        self._points = [point for point in self._points if point in self._consumers]
+                    removed.add(point)
+        self._points = [point for point in self._points if point not in removed]
 
     def ranges(self, consumer: BaseConsumer) -> list[SlotRange]:
         found: list[SlotRange] = []

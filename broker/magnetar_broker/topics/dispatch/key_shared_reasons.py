@@ -25,7 +25,7 @@ def find_waiting_keys(
 ) -> Iterator[DeliveryReason]:
     """Yield why keys wait that a consumer with capacity could not get, or whose consumer has none while others have
     some."""
-    of_held, of_free = _Blocked(), _Blocked()
+    of_held, of_free = _BlockedEntries(), _BlockedEntries()
     for slot, positions in islice(waiting.blocked(), _MAX_SLOTS):
         (of_held if held.find(slot) is not None else of_free).add(slot, len(positions))
     if of_held.slots:
@@ -41,16 +41,16 @@ def find_consumers_of_held_keys(
 ) -> dict[BaseConsumer, DeliveryReason]:
     """Return the consumers that get keys only when other consumers have acknowledged what they got of them. `select`
     returns a slot's consumer."""
-    found: dict[BaseConsumer, _Blocked] = {}
+    found: dict[BaseConsumer, _BlockedEntries] = {}
     for slot, positions in islice(waiting.blocked(), _MAX_SLOTS):
         if held.find(slot) is not None and (consumer := select(slot)) is not None:
-            found.setdefault(consumer, _Blocked()).add(slot, len(positions))
+            found.setdefault(consumer, _BlockedEntries()).add(slot, len(positions))
     return {consumer: _describe_held(blocked, held) for consumer, blocked in found.items()}
 
 
 @dataclass(slots=True)
-class _Blocked:
-    """Slots whose entries no consumer may get now."""
+class _BlockedEntries:
+    """Entries that no consumer may get now, and their slots."""
 
     entries: int = 0
     slots: int = 0
@@ -63,7 +63,7 @@ class _Blocked:
         self.entries += entries
 
 
-def _describe_held(blocked: _Blocked, held: HeldKeys) -> DeliveryReason:
+def _describe_held(blocked: _BlockedEntries, held: HeldKeys) -> DeliveryReason:
     hold = held.find(blocked.first_slot)
     assert hold is not None, "nobody holds the slot"
     return delivery_reasons.KEY_HELD(

@@ -23,8 +23,8 @@ class DrainingSlot:
     slot: int
     # Of the old consumer.
     unacked_entries: int
-    # How many deliveries waited for it.
-    blocked: int
+    # How many attempts to deliver entries this has blocked.
+    blocked_attempts: int
 
 
 @dataclass(slots=True)
@@ -48,12 +48,13 @@ class SubscriptionKeys:
 
 def describe_keys(rule: KeySharedRule) -> SubscriptionKeys:
     consumers = {
-        one: ConsumerKeys(rule.find_ranges(one)[:_MAX_RANGES], rule.held.count_cleared(one)) for one in rule.consumers
+        one: ConsumerKeys(rule.find_ranges(one)[:_MAX_RANGES], rule.order.held.count_cleared(one))
+        for one in rule.consumers
     }
-    for slot, hold, blocked in rule.held.draining():
+    for slot, hold, blocked_attempts in rule.order.held.draining():
         keys = consumers[hold.consumer]
         keys.draining_slots += 1
         keys.draining_entries += hold.entries
         if keys.draining_slots <= _MAX_DRAINING:
-            keys.draining.append(DrainingSlot(slot, hold.entries, blocked))
+            keys.draining.append(DrainingSlot(slot, hold.entries, blocked_attempts))
     return SubscriptionKeys(rule.policy.mode, rule.policy.allow_out_of_order_delivery, consumers)

@@ -15,7 +15,7 @@ waits for redelivery, because that may be an earlier chunk.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from magnetar_broker.managed_ledger.interface import Log
 from magnetar_broker.managed_ledger.log_entry import Chunk, LogEntry
@@ -116,7 +116,7 @@ class SharedRule(IndividualDeliveryRule):
             return None  # only chunks whose owners have no capacity wait for redelivery
         return DispatchRead(positions, self.read_position, entries, self.limits.max_read_bytes, line[0])
 
-    def put_back(self, positions: Sequence[Position]) -> None:
+    def put_back(self, positions: Sequence[Position], entries: Iterable[LogEntry] = ()) -> None:
         for position in positions:
             self._redelivery.add(position)
 
