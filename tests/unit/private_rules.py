@@ -7,9 +7,9 @@ A use is
 
 A module may use the private names that its own classes and functions define, but for those of a `Protocol`, which only
 says what others have. A method may use those of its class's bases in `tests`, by `self`, `cls` or `super()`. Names with
-two leading underscores at both ends are Python's, not private. A module whose name has a leading underscore
-(`magnetar._acknowledging.pending_acks`) is not for users of its package, and open to the project: other packages import
-such modules too.
+two leading underscores at both ends are Python's, not private. A module whose name, or whose package's name, has a
+leading underscore (`magnetar._acknowledging.pending_acks`) is not for users of the SDK, and open to the project: other
+packages import such modules too.
 """
 
 from __future__ import annotations
