@@ -95,10 +95,10 @@ class KeyOrder:
     def _find_consumers(self, slots: Sequence[int], tags: Sequence[int]) -> list[BaseConsumer | None]:
         holds = self.held.holds
         consumers = list(self.selector.select_each(slots))
-        for at, (slot, tag) in enumerate(zip(slots, tags, strict=True)):
+        for at, slot in enumerate(slots):
             hold = holds.get(slot)
             if hold is not None and hold.consumer is not consumers[at]:
-                consumers[at] = self._find_consumer(slot, tag)
+                consumers[at] = self._find_consumer(slot, tags[at])
         return consumers
 
     def _find_consumer(self, slot: int, tag: int) -> BaseConsumer | None:
@@ -122,27 +122,29 @@ class KeyOrder:
                 if one.entry.chunk is not None:
                     self._record_chunk(tag, one.entry.position, one.entry.chunk)
 
-    def wait(self, positions: Sequence[Position], tags: Sequence[int]) -> None:
-        """Let entries with these tags wait, for capacity of their consumer or until they are not blocked any more."""
+    def wait(
+        self, positions: Sequence[Position], tags: Sequence[int], consumers: Sequence[BaseConsumer | None]
+    ) -> None:
+        """Let entries with these tags wait for the capacity of their consumers. None: the entry is blocked."""
         self._tags.set_each(positions, tags)
-        self._wait(positions, tags)
+        self._wait(positions, find_slots(tags), consumers)
 
     def put_back(self, positions: Sequence[Position]) -> None:
         """Let entries wait that have tags. Others were acknowledged in the meantime."""
         tags = self._tags.get_each(positions)
-        self._wait(list(compress(positions, tags)), list(filter(None, tags)))
-
-    def _wait(self, positions: Sequence[Position], tags: Sequence[int]) -> None:
+        positions, tags = list(compress(positions, tags)), list(filter(None, tags))
         slots = find_slots(tags)
-        consumers = self._find_consumers(slots, tags)
-        blocked = (slot for slot, consumer in zip(slots, consumers, strict=True) if consumer is None)
-        self.held.count_blocked_attempts(blocked)
+        self._wait(positions, slots, self._find_consumers(slots, tags))
+
+    def _wait(
+        self, positions: Sequence[Position], slots: Sequence[int], consumers: Sequence[BaseConsumer | None]
+    ) -> None:
         self.waiting.add_each(positions, consumers, slots)
+        if None in consumers:
+            self.held.count_blocked_attempts(compress(slots, [consumer is None for consumer in consumers]))
 
     def is_waiting(self, position: Position) -> bool:
-        return self._is_waiting(position, self._tags.get(position))
-
-    def _is_waiting(self, position: Position, tag: int) -> bool:
+        tag = self._tags.get(position)
         slot = find_slot(tag)
         return self.waiting.has_entry(self._find_consumer(slot, tag), slot, position)
 

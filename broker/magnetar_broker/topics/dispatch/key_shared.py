@@ -203,7 +203,7 @@ class KeySharedRule(IndividualDeliveryRule):
             may_take = ready and not self.has_max_unacked and self._is_able(consumer)
             count = consumer.capacity.take(ready) if may_take else 0
             if count < len(group.entries):
-                self._wait(group.entries[count:], group.tags[count:])
+                self._wait(consumer, group.entries[count:], group.tags[count:])
             if count:
                 taken = group.entries[:count]
                 self._set_redelivery_counts(taken)
@@ -238,12 +238,12 @@ class KeySharedRule(IndividualDeliveryRule):
             group.entries.append(one)
             group.tags.append(tag)
         if blocked.entries:
-            self._wait(blocked.entries, blocked.tags)
+            self._wait(None, blocked.entries, blocked.tags)
         return groups
 
-    def _wait(self, entries: Sequence[Deliverable], tags: Sequence[int]) -> None:
-        """Let entries wait that were read."""
-        self.order.wait([one.entry.position for one in entries], tags)
+    def _wait(self, consumer: BaseConsumer | None, entries: Sequence[Deliverable], tags: Sequence[int]) -> None:
+        """Let entries that were read wait for the capacity of their consumer. None: they are blocked."""
+        self.order.wait([one.entry.position for one in entries], tags, [consumer] * len(entries))
         self._add_to_memory(one.entry for one in entries)
 
     def _add_to_memory(self, entries: Iterable[LogEntry]) -> None:

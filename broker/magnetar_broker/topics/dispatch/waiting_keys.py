@@ -98,6 +98,8 @@ class WaitingKeys:
     def unblock(self, slots: Iterable[int], selector: KeySelector) -> None:
         """Nobody holds these slots any more: let their entries wait for the slots' consumers, if they have one."""
         released = [slot for slot in slots if slot in self._blocked]
+        if not released:
+            return
         unblocked: dict[BaseConsumer, list[Position]] = {}
         for slot, consumer in zip(released, selector.select_each(released), strict=True):
             if consumer is not None:
