@@ -9,6 +9,12 @@ After a failed attempt to connect, and until the next one is due, requests fail 
 A connection is made at the first use. From then on it reconnects by itself, also while it is unused.
 
 Everything here belongs to the event loop of the first use.
+
+**Tracebacks.** A process can fork only when all gRPC objects of its clients are freed: as long as there is one, gRPC's
+threads run, and a child that connects waits for them in vain. An application, or a producer that is reopened, may hold
+an error of a connection for long, and its traceback holds the local variables of every function that the error passed.
+So when a connection is closed, it refers to no gRPC object, and errors leave no function that has one as a local
+variable. Where gRPC itself raises, the error is returned instead, or its traceback is cut.
 """
 
 from __future__ import annotations
@@ -60,8 +66,7 @@ class ReconnectingChannel:
         """Return the methods of the channel, which is connected at this moment. Raises `NotReached`."""
         if self._refusing:
             raise NotReached(f"the connection to {self.address} is closed")
-        channel = self._open_channel()
-        if channel.get_state(try_to_connect=True) is not _READY:
+        if self._open_channel().get_state(try_to_connect=True) is not _READY:
             await self._wait_connected(min(timeout_s, self.settings.grpc_connect_timeout_seconds))
         assert self._methods is not None
         return self._methods
@@ -88,8 +93,9 @@ class ReconnectingChannel:
             await asyncio.wait([self._connecting])
         while self._closing:
             await asyncio.wait(list(self._closing))
-        if self._channel is not None:
-            await self._channel.close()
+        channel, self._channel, self._methods, self._connecting = self._channel, None, None, None
+        if channel is not None:
+            await channel.close()
 
     def _open_channel(self) -> grpc.aio.Channel:
         if self._channel is None:
@@ -122,8 +128,12 @@ class ReconnectingChannel:
 
 
 async def _connect(channel: grpc.aio.Channel, address: str) -> NotReached | None:
-    while (state := channel.get_state(try_to_connect=True)) is not _READY:
-        if state is _FAILED:
-            return NotReached(f"{address} does not answer")
-        await channel.wait_for_state_change(state)
+    """Return when the channel is connected, with the error if it could not be, or without when this is cancelled."""
+    try:
+        while (state := channel.get_state(try_to_connect=True)) is not _READY:
+            if state is _FAILED:
+                return NotReached(f"{address} does not answer")
+            await channel.wait_for_state_change(state)
+    except asyncio.CancelledError:
+        pass
     return None

@@ -36,6 +36,8 @@ class ClientStream(PipedStream):
         super().__init__(Pipe(MAX_WAITING_MESSAGES, buffer_bytes), Pipe(MAX_WAITING_MESSAGES, buffer_bytes))
         # The server has ended the stream, so what is still being written ends by itself.
         self._has_ended = False
+        # While it runs: not a local variable, because of tracebacks (channel.py).
+        self._call: Call | None = None
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"stream {method}")
 
     async def finish(self) -> None:
@@ -59,32 +61,41 @@ class ClientStream(PipedStream):
     async def _run(self) -> None:
         """Own the call: the end of this task ends the call and both pipes."""
         try:
-            methods = await self._channel.connect(self._channel.settings.grpc_connect_timeout_seconds)
-            call: Call = methods.stream(metadata=method_metadata(self._method))
-            sending = asyncio.get_running_loop().create_task(self._send(call))
+            methods = self._channel.connect(self._channel.settings.grpc_connect_timeout_seconds)
+            self._call = (await methods).stream(metadata=method_metadata(self._method))
+            sending = asyncio.get_running_loop().create_task(self._send(self._call))
             try:
-                await self._receive(call)
-                await asyncio.wait([sending])
+                if (failure := await self._receive(self._call)) is not None:
+                    self._fail_pipes(failure)
+                else:
+                    await asyncio.wait([sending])
             finally:
-                call.cancel()
+                self._call.cancel()
                 sending.cancel()
                 await asyncio.wait([sending])
         except TransportError as error:
             self._fail_pipes(error)
+        except asyncio.CancelledError:
+            pass  # by `fail`, and the pipes have its error
         finally:
+            self._call = None
             self._fail_pipes(Disconnected("the stream has ended"))
 
-    async def _receive(self, call: Call) -> None:
+    async def _receive(self, call: Call) -> TransportError | None:
+        """Receive until the call ends. Return the error with which it has ended."""
         try:
             # Not `read`: once the server has ended the call, or a write has failed for that, it returns no message any
             # more, also if some were received before.
             async for message in call:
                 await self._incoming.put(message)
         except grpc.aio.AioRpcError as error:
-            raise to_transport_error(error, self._method, self._channel.address) from None
+            return to_transport_error(error, self._method, self._channel.address)
+        finally:
+            del call
         self._has_ended = True
         self._incoming.finish()
         self._outgoing.fail(Disconnected("the server has ended the stream"))
+        return None
 
     async def _send(self, call: Call) -> None:
         try:
@@ -93,5 +104,7 @@ class ClientStream(PipedStream):
                     await call.write(piece)
             await call.write(END)
             await call.done_writing()
-        except (TransportError, grpc.aio.AioRpcError, asyncio.InvalidStateError):
+        except (TransportError, grpc.aio.AioRpcError, asyncio.InvalidStateError, asyncio.CancelledError):
             pass  # the stream has ended, and its receiver gets the reason
+        finally:
+            del call

@@ -11,7 +11,7 @@ from magnetar_wire.grpc_transport.outcomes import to_transport_error
 from magnetar_wire.grpc_transport.settings import GrpcSettings
 from magnetar_wire.grpc_transport.wire import PIECE_BYTES, method_metadata, split_pieces
 from magnetar_wire.pipe import check_message_size
-from magnetar_wire.transport import Disconnected
+from magnetar_wire.transport import Disconnected, TransportError
 
 __all__ = ["GrpcConnection"]
 
@@ -29,6 +29,13 @@ class GrpcConnection:
 
     async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
         check_message_size(request)
+        answer = await self._call(method, request, timeout_s)
+        if isinstance(answer, TransportError):
+            raise answer
+        return answer
+
+    async def _call(self, method: str, request: bytes, timeout_s: float) -> bytes | TransportError:
+        """Return the answer or, because of tracebacks (channel.py), the error with which the call has ended."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         methods = await self._channel.connect(timeout_s)
@@ -42,14 +49,14 @@ class GrpcConnection:
         try:
             return await call
         except grpc.aio.AioRpcError as error:
-            raise to_transport_error(error, method, self.address) from None
-        except asyncio.CancelledError:
+            return to_transport_error(error, method, self.address)
+        except asyncio.CancelledError as cancelled:
             task = asyncio.current_task()
             if task is not None and not task.cancelling():  # the channel was closed, and the call with it
-                raise Disconnected(f"the connection to {self.address} was closed during {method}") from None
-            raise
+                return Disconnected(f"the connection to {self.address} was closed during {method}")
+            raise cancelled.with_traceback(None)  # noqa: B904 (it is the same error)
         finally:
-            del self._calls[call]
+            del self._calls[call], call, methods
 
     def open_stream(self, method: str) -> ClientStream:
         stream = ClientStream(self._channel, method)

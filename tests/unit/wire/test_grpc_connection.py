@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
+from collections.abc import Awaitable
 
 import pytest
 
 from magnetar_wire.grpc_transport import GrpcSettings, GrpcTransport
+from magnetar_wire.grpc_transport.wire import PIECE_BYTES
 from magnetar_wire.transport import NotReached, Peer, Stream, TransportError
 from tests.running import until
 
@@ -93,3 +96,73 @@ async def test_a_service_learns_when_its_call_has_ended() -> None:
     await connection.close()
     await listener.close()
     await transport.close()
+
+
+class _Refusing:
+    """Answers nothing, and fails what is sent to it with `fail`."""
+
+    async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
+        if method == "fail":
+            raise ValueError("a planted error")
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        return await answer
+
+    async def stream(self, peer: Peer, method: str, stream: Stream) -> None:
+        while await stream.receive() is not None and method != "fail":
+            pass
+        raise ValueError("a planted error")
+
+
+async def _error_of(work: Awaitable[object]) -> BaseException:
+    try:
+        await work
+    except (TransportError, asyncio.CancelledError) as error:
+        return error
+    raise AssertionError("it has not failed")
+
+
+def _count_grpc_objects() -> int:
+    gc.collect()
+    return sum(type(one).__name__ in ("AioChannel", "_AioCall") for one in gc.get_objects())
+
+
+async def test_an_error_keeps_no_object_of_grpc() -> None:
+    """CHK-60: else a process whose application, or producer, holds an error could not fork. The tracebacks of these
+    errors refer to the connection, and to functions that a call has ended in."""
+    before = _count_grpc_objects()
+    transport = GrpcTransport()
+    listener = await transport.listen("127.0.0.1:0", _Refusing())
+    connection, nowhere = transport.connect(listener.address), transport.connect("127.0.0.1:1")  # nobody listens at 1
+    errors = [
+        await _error_of(connection.call("fail", b"", timeout_s=60)),
+        await _error_of(connection.call("fail", b"x" * PIECE_BYTES, timeout_s=60)),
+        await _error_of(connection.call("late", b"", timeout_s=0.001)),
+        await _error_of(nowhere.call("fail", b"", timeout_s=60)),
+        await _error_of(nowhere.open_stream("fail").receive()),
+    ]
+    failing, broken, cancelled, silent = (connection.open_stream(name) for name in ("fail", "wait", "wait", "wait"))
+    await failing.send(b"")
+    errors.append(await _error_of(failing.receive()))
+    cancelled.cancel()
+    errors.append(await _error_of(cancelled.receive()))
+    tasks = [
+        asyncio.create_task(_error_of(broken.receive())),
+        asyncio.create_task(_error_of(connection.call("wait", b"", timeout_s=60))),
+        asyncio.create_task(_error_of(connection.call("wait", b"", timeout_s=60))),
+    ]
+    await silent.send(b"")
+    while len(connection._calls) < 2:
+        await asyncio.sleep(0)
+    tasks[-1].cancel()
+    errors.append(await tasks[-1])
+    await connection.close()
+    await nowhere.close()
+    errors += [await task for task in tasks]
+    await listener.close()
+    await transport.close()
+    del listener
+    assert all(error.__traceback__ is not None for error in errors)
+    assert len(errors) == 11
+    for _ in range(10):  # gRPC's own tasks end in a few steps of the loop
+        await asyncio.sleep(0)
+    assert _count_grpc_objects() == before
