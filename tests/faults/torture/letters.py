@@ -6,10 +6,9 @@ messages of its topic and of the retry topic, and records the latter by lines of
 it acknowledges everything, in both topics. At the end a reader records all letters of each topic.
 
 Pulsar's library acknowledges and nacks, without dead letters: what was delivered too often becomes one when it comes to
-the SDK's next. Its own dead letters (`dead_letter_policy`) can't be had here. Its C++ client 3.13 sends a letter from
-memory that it frees when its consumer reconnects or is closed, or when another letter of the batch is stored, and
-acknowledges the message; and if a letter's result comes after the closing, it reads a freed message id, and the process
-dies.
+the SDK's next. It has no `dead_letter_policy` here: the C++ client of pulsar-client 3.13 sends a letter from memory
+that is freed when its consumer reconnects or is closed, or when the first letter of a batch is stored, and then
+acknowledges the message. And if a letter's result comes too late, it reads a freed message id, and its process may die.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tests.faults.torture.consumers import (
 from tests.faults.torture.consuming import ConsumerLog, by_partition, id_of, options
 from tests.faults.torture.messages import read_message
 from tests.faults.torture.producing import error_text
-from tests.faults.torture.stock_consumers import run_stock_consumer, stock_some_each
+from tests.faults.torture.stock_consumers import StockMessage, run_stock_consumer
 from tests.faults.torture.workload import Letters
 
 __all__ = ["LetterMessage", "letter_consumer", "letter_reader"]
@@ -140,7 +139,7 @@ def letter_consumer(letters: Letters, worker: str) -> Run:
         elif not log.last:
             # Others acknowledge part of a batch (workloads/stock.py).
             more: dict[str, Any] = {"batch_index_ack_enabled": True, "most": _MOST}
-            run_stock_consumer(log, letters.topic, letters.subscription, letters.type, stock_some_each, **more)
+            run_stock_consumer(log, letters.topic, letters.subscription, letters.type, _work_off_stock, **more)
 
     return reopened(lambda clients: _LetterLog(clients, letters.topic, letters.subscription, worker), live)
 
@@ -191,6 +190,18 @@ async def _work_off_async(log: ConsumerLog, consumer: Any, found: Sequence[Any])
     log.nacking(nacked)
     for one in nacked:
         await consumer.negative_acknowledge(one)
+
+
+def _work_off_stock(log: ConsumerLog, consumer: Any, found: Sequence[StockMessage]) -> None:
+    assert isinstance(log, _LetterLog)
+    chosen, *others = log.share(found)
+    nacked = [one for share in others for one in share]
+    log.acknowledging_unheard(chosen)
+    for one in chosen:
+        consumer.acknowledge(one.message)
+    log.nacking(nacked)
+    for one in nacked:
+        consumer.negative_acknowledge(one.message)
 
 
 class _ReaderLog(ConsumerLog):
