@@ -39,6 +39,9 @@ Submit = Callable[[Job], object]
 
 # After so many messages, another consumer has its turn on the thread.
 _TURN: Final = 16
+# After these times, a job that the application's executor has refused is submitted again.
+_FIRST_PAUSE_S: Final = 0.05
+_LONGEST_PAUSE_S: Final = 1.0
 
 
 def listen_on_threads(
@@ -90,6 +93,8 @@ class BaseThreadListener(ABC):
         self._calls = 0
         self._finished: list[threading.Lock] = []
         self._has_refused_awaitable = False
+        # The application's executor has refused the last job, which was logged.
+        self._is_refused = False
         self._queue.wake = self._wake
 
     # With the lock held.
@@ -193,20 +198,26 @@ class BaseThreadListener(ABC):
                 result,
             )
 
-    def _submit_to(self, executor: Executor, job: Job, on_refused: Job) -> None:
-        """Submit a job to the application's executor, on the consumer's own thread."""
+    def _submit_to(self, executor: Executor, job: Job, pause_s: float = _FIRST_PAUSE_S) -> None:
+        """Submit a job to the application's executor, on the consumer's own thread. If the executor refuses it, submit
+        it again after a pause, until the consumer is closed."""
+
+        def submit_again() -> None:
+            self._submit_to(executor, job, min(2 * pause_s, _LONGEST_PAUSE_S))
 
         def submit() -> None:
+            with self._queue.lock:
+                if self._is_closed or self._queue.error is not None:
+                    return
             try:
                 executor.submit(job)
+                self._is_refused = False
             except Exception:
-                log.exception(
-                    "the message_listener_executor of %s refused a listener's call, which is repeated with the next "
-                    "message",
-                    self.topic,
-                )
-                with self._queue.lock:
-                    on_refused()
+                level = logging.DEBUG if self._is_refused else logging.ERROR
+                self._is_refused = True
+                text = "the message_listener_executor of %s refused a listener's call, which is submitted again soon"
+                log.log(level, text, self.topic, exc_info=True)
+                self._core.call_soon(lambda: self._core.clock.call_later(pause_s, submit_again))
 
         self._thread.submit(submit)
 
@@ -231,12 +242,7 @@ class ThreadListener(BaseThreadListener):
         if self._executor is None:
             self._thread.submit(self._call_with_next)
         else:
-            self._submit_to(self._executor, self._call_with_next, self._on_refused)
-
-    def _on_refused(self) -> None:
-        self._is_taking = False
-        if self._may_take:
-            self._wait()
+            self._submit_to(self._executor, self._call_with_next)
 
     def _call_with_next(self) -> None:
         for _ in range(_TURN):
@@ -342,12 +348,8 @@ class SpreadListener(BaseThreadListener):
         if self._threads:
             assert isinstance(lane.key, int)
             self._threads[lane.key].submit(job)
-            return
-
-        def on_refused() -> None:
-            lane.is_submitted = False
-
-        self._submit_to(self._executor, job, on_refused)
+        else:
+            self._submit_to(self._executor, job)
 
     def _call_with_lane(self, lane: _Lane) -> None:
         for _ in range(_TURN):

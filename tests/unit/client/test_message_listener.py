@@ -164,11 +164,15 @@ def test_listeners_may_close_each_other_s_consumer() -> None:
         assert all(closed.acquire(timeout=GENEROUS_S) for _ in consumers)
 
 
-def test_an_executor_of_the_application_calls_a_listener_in_order(caplog: pytest.LogCaptureFixture) -> None:
-    """CON-2: threads of the user's own."""
+@pytest.mark.parametrize("by_key", [False, True])
+def test_an_executor_of_the_application_calls_a_listener_in_order(
+    by_key: bool, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CON-2: threads of the user's own. Calls that they refuse are made later, without further messages."""
+    monkeypatch.setattr("magnetar._listeners.thread_listener.is_key_shared", lambda core: by_key)
 
     class Refusing(ThreadPoolExecutor):
-        refusals = 1
+        refusals = 3
 
         def submit(self, *arguments: Any, **options: Any) -> Any:
             self.refusals -= 1
@@ -183,14 +187,14 @@ def test_an_executor_of_the_application_calls_a_listener_in_order(caplog: pytest
             threads.add(threading.current_thread().name.split("_")[0])
             got.append(message.data())
 
+        on.publish(*(b"%d" % number for number in range(50)))
         on.client.subscribe(
             "t", "s", ConsumerType.Shared, message_listener=listen, message_listener_executor=own, **EARLIEST
         )
-        wait_until(lambda: "refused a listener's call" in caplog.text, "the first call is refused")
-        on.publish_each(50)
         wait_until(lambda: len(got) == 50, "all are listened to")
         assert got == [b"%d" % number for number in range(50)]
         assert threads == {"own"}
+        assert caplog.text.count("refused a listener's call") == 1
 
 
 def test_a_message_listener_executor_calls_a_listener_with_several_messages_at_a_time() -> None:
