@@ -178,7 +178,9 @@ class MultiTopicConsumer:
         )
         if rules is None:
             return None
-        letters = Letters(rules, client, consumer_name, self.acks, self.nacks)
+        letters = Letters(
+            rules, client, consumer_name, self.acks, self.nacks, max_held_bytes=options.receiver_queue_bytes
+        )
         self.nacks.take_dead = letters.take_nacked
         return letters
 

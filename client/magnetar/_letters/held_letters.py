@@ -4,8 +4,8 @@ A letter that is delivered before its time is neither handed out nor acknowledge
 restart the broker delivers it again, here or to another consumer, and its time is the same.
 
 Letters that are held don't count in the receiver queue, up to a limit, so that no letter that is due soon waits behind
-others with a long delay. Beyond the limit they do, until the broker delivers no more. `HeldLetters` decides, without a
-clock.
+others with a long delay. Beyond the limit they do, until the broker delivers no more. The limit is `MAX_HELD` messages
+of a partition, and `HeldBytes.maximum` for all partitions of a consumer. `HeldLetters` decides, without a clock.
 """
 
 from __future__ import annotations
@@ -17,10 +17,18 @@ from typing import Final
 
 from magnetar._message import DeliveredEntry
 
-__all__ = ["HeldLetter", "HeldLetters"]
+__all__ = ["HeldBytes", "HeldLetter", "HeldLetters"]
 
 # The maximum of messages of a partition that are held beside the receiver queue.
 MAX_HELD: Final = 10_000
+
+
+@dataclass(slots=True)
+class HeldBytes:
+    """The size of the letters that a consumer holds beside its receiver queue."""
+
+    maximum: int
+    used: int = 0
 
 
 @dataclass(slots=True, order=True)
@@ -33,8 +41,8 @@ class HeldLetter:
 
 
 class HeldLetters:
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
+    def __init__(self, all_bytes: HeldBytes) -> None:
+        self._all_bytes = all_bytes
         # A heap.
         self._held: list[HeldLetter] = []
         self._last_number = 0
@@ -51,13 +59,13 @@ class HeldLetters:
 
     def add(self, entry: DeliveredEntry, due_ms: int) -> HeldLetter:
         count = len(entry.remaining)
-        is_beside = self._messages + count <= MAX_HELD and self._bytes + entry.size_bytes <= self._max_bytes
+        all_bytes = self._all_bytes
+        is_beside = self._messages + count <= MAX_HELD and all_bytes.used + entry.size_bytes <= all_bytes.maximum
         self._last_number += 1
         held = HeldLetter(due_ms, self._last_number, entry, is_beside)
         heapq.heappush(self._held, held)
         if is_beside:
-            self._messages += count
-            self._bytes += entry.size_bytes
+            self._count(count, entry.size_bytes)
         return held
 
     def pop_due(self, now_ms: int) -> list[HeldLetter]:
@@ -80,10 +88,14 @@ class HeldLetters:
 
     def clear(self) -> None:
         self._held.clear()
-        self._messages = self._bytes = 0
+        self._count(-self._messages, -self._bytes)
 
     def _uncount(self, letters: list[HeldLetter]) -> None:
         for one in letters:
             if one.is_beside_queue:
-                self._messages -= len(one.entry.remaining)
-                self._bytes -= one.entry.size_bytes
+                self._count(-len(one.entry.remaining), -one.entry.size_bytes)
+
+    def _count(self, messages: int, size_bytes: int) -> None:
+        self._messages += messages
+        self._bytes += size_bytes
+        self._all_bytes.used += size_bytes

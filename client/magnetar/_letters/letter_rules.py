@@ -31,8 +31,10 @@ DELAY_TIME: Final = "DELAY_TIME"
 
 # Without a dead letter policy, a message is retried this often.
 _DEFAULT_MAX_REDELIVER_COUNT: Final = 16
-# Numbers in properties, which any client may write, are read up to this.
-_MAX_DIGITS: Final = 18
+# Numbers in properties, which any client may write, are read up to this. Larger ones count as this.
+_MAX_NUMBER: Final = 10**18 - 1
+# 100 years, which Pulsar's clients can add to a time as well. A longer delay counts as this.
+_MAX_DELAY_MS: Final = 36_525 * 24 * 3_600_000
 
 
 class ConsumerDeadLetterPolicy:
@@ -145,7 +147,7 @@ class LetterRules:
         result = self.add_origin(properties, origin) | dict(added or {})
         times = _read_number(result.get(RECONSUMETIMES)) + 1
         result[RECONSUMETIMES] = str(times)
-        result[DELAY_TIME] = str(max(delay_ms, 0))
+        result[DELAY_TIME] = str(min(max(delay_ms, 0), _MAX_DELAY_MS))
         return result, times > self.max_redeliver_count
 
 
@@ -157,7 +159,7 @@ def find_due_ms(properties: Mapping[str, str], deliver_at_ms: int, stored_at_ms:
     """
     if deliver_at_ms > 0:
         return deliver_at_ms
-    delay_ms = _read_number(properties.get(DELAY_TIME))
+    delay_ms = min(_read_number(properties.get(DELAY_TIME)), _MAX_DELAY_MS)
     return min(stored_at_ms, now_ms) + delay_ms
 
 
@@ -220,4 +222,6 @@ def _parse(option: str, text: str | None) -> TopicName | None:
 
 def _read_number(text: str | None) -> int:
     """Read a number of 0 or more. 0: there is none."""
-    return int(text) if text and len(text) <= _MAX_DIGITS and text.isascii() and text.isdigit() else 0
+    if not text or not (text.isascii() and text.isdigit()):
+        return 0
+    return int(text) if len(text) <= len(str(_MAX_NUMBER)) else _MAX_NUMBER

@@ -48,7 +48,7 @@ class LetterStage:
         self._partition_queue = partition_queue
         self._on_change = on_change
         self._is_retry_letter_topic = letters.rules.is_retry_letter_topic(topic)
-        self._held = HeldLetters(permits.max_bytes)
+        self._held = HeldLetters(letters.held_bytes)
         self._timer: Timer | None = None
         self._timer_due_ms = 0
         # By position.

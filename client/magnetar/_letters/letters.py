@@ -29,6 +29,7 @@ from magnetar._acknowledging.ack_targets import AckTarget
 from magnetar._acknowledging.negative_acks import NegativeAcksTracker
 from magnetar._client_core import ClientCore
 from magnetar._connections.operations import Backoff
+from magnetar._letters.held_letters import HeldBytes
 from magnetar._letters.letter_producers import LetterProducers, get_properties
 from magnetar._letters.letter_rules import LetterRules, Origin
 from magnetar._message import DeliveredEntry, Message
@@ -59,10 +60,18 @@ OnMoved = Callable[[DeadEntry, Sequence[int]], object]
 
 class Letters:
     def __init__(
-        self, rules: LetterRules, client: ClientCore, name: str, acks: AckGroupingTracker, nacks: NegativeAcksTracker
+        self,
+        rules: LetterRules,
+        client: ClientCore,
+        name: str,
+        acks: AckGroupingTracker,
+        nacks: NegativeAcksTracker,
+        *,
+        max_held_bytes: int,
     ) -> None:
         """`name`: the consumer's."""
         self.rules = rules
+        self.held_bytes: Final = HeldBytes(max_held_bytes)
         # Called with each message that is acknowledged, because its dead letter is stored.
         self.on_dead: Callable[[Message[Any]], object] = lambda message: None
         self._clock = client.clock

@@ -97,7 +97,8 @@ class Consumer(ConsumerMethods, Generic[T]):
     async def reconsume_later(
         self, message: Message[Any], delay_ms: int = 0, properties: Mapping[str, str] | None = None
     ) -> None:
-        """Have a message that can't be processed now delivered again after `delay_ms`, and acknowledge it.
+        """Have a message that can't be processed now delivered again after `delay_ms`, and acknowledge it. A delay of
+        more than 100 years counts as 100 years.
 
         It is stored in the retry letter topic, with `properties` added to its own. This returns when it is durable
         there. If it was retried too often, it goes to the dead letter topic. If it can't be stored, this raises the

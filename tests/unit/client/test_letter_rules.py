@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from magnetar import ConsumerDeadLetterPolicy, ConsumerType, exceptions
@@ -9,6 +11,7 @@ from magnetar._consuming.consumer_options import consumer_options
 from magnetar._letters.letter_rules import LetterRules, Origin, find_due_ms, make_letter_rules
 from magnetar_wire.topic_name import TopicName
 
+_CENTURY_MS = 36_525 * 24 * 3_600_000
 _ORIGIN = Origin.make("persistent://public/default/t-partition-3", 1, 0, 3, 0)
 
 
@@ -90,8 +93,11 @@ def test_letters_have_the_properties_of_pulsar_s_java_client() -> None:
     third, is_dead = rules.retry(second, later, None, 0)
     assert third["RECONSUMETIMES"] == "3"
     assert is_dead
-    for garbage in ("", "x", "-4", "٣", "9" * 5_000):
+    for garbage in ("", "x", "-4", "٣"):
         assert rules.retry({"RECONSUMETIMES": garbage}, later, None, 0)[0]["RECONSUMETIMES"] == "1"
+    endless, is_dead = rules.retry({"RECONSUMETIMES": "9" * 5_000}, later, None, 2**70)
+    assert is_dead
+    assert endless["DELAY_TIME"] == str(_CENTURY_MS)
 
 
 def test_a_message_is_dead_after_its_deliveries() -> None:
@@ -107,5 +113,7 @@ def test_a_letter_is_due_after_its_delay() -> None:
     assert find_due_ms({"DELAY_TIME": "500"}, 0, 1_000, 1_200) == 1_500
     assert find_due_ms({"DELAY_TIME": "500"}, 1_300, 1_000, 1_200) == 1_300, "the sender has left it to the broker"
     assert find_due_ms({"DELAY_TIME": "500"}, 0, 9_000, 1_200) == 1_700
-    for garbage in ({}, {"DELAY_TIME": "x"}, {"DELAY_TIME": "-1"}, {"DELAY_TIME": "9" * 5_000}):
+    for garbage in ({}, {"DELAY_TIME": "x"}, {"DELAY_TIME": "-1"}):
         assert find_due_ms(garbage, 0, 1_000, 1_200) == 1_000
+    for endless in (str(sys.maxsize), "9" * 5_000):
+        assert find_due_ms({"DELAY_TIME": endless}, 0, 1_000, 1_200) == 1_000 + _CENTURY_MS

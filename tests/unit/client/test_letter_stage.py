@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from magnetar import ConsumerDeadLetterPolicy
-from magnetar._letters.held_letters import MAX_HELD, HeldLetters
+from magnetar._letters.held_letters import MAX_HELD, HeldBytes
 from magnetar._letters.letter_rules import make_letter_rules
 from magnetar._letters.letter_stage import LetterStage
 from magnetar._letters.letters import DeadEntry, OnMoved
@@ -33,6 +33,7 @@ class _Letters:
         rules = make_letter_rules("s", ConsumerDeadLetterPolicy(2), True, [TopicName.parse("t")])
         assert rules is not None
         self.rules = rules
+        self.held_bytes = HeldBytes(2**20)
         self.moving: list[tuple[DeadEntry, OnMoved]] = []
 
     def move(self, dead: DeadEntry, on_moved: OnMoved) -> None:
@@ -44,17 +45,17 @@ class _Letters:
 
 
 class _Scene:
-    def __init__(self, topic: str = _RETRIES) -> None:
+    def __init__(self, topic: str = _RETRIES, letters: _Letters | None = None) -> None:
         self.clock = ManualClock()
-        self.letters = _Letters()
+        self.letters = letters or _Letters()
         self.permits = Permits(10, 2**20)
         self.queue = ReceiverQueue()
         self.partition_queue = PartitionQueue(lambda: None)
         self.topic = topic
         self.changes = 0
-        letters: Any = self.letters
+        shared: Any = self.letters
         self.stage = LetterStage(
-            topic, letters, self.clock, self.permits, self.queue, self.partition_queue, self._count_change
+            topic, shared, self.clock, self.permits, self.queue, self.partition_queue, self._count_change
         )
 
     def _count_change(self) -> None:
@@ -119,10 +120,29 @@ def test_what_is_held_is_bounded() -> None:
     scene.clock.advance(3_601)
     assert len(scene.received()) == MAX_HELD + 1
     assert scene.permits.queued == MAX_HELD + 1
-    few = HeldLetters(max_bytes=3)
-    assert [few.add(scene.entry(0), 1).is_beside_queue for _ in range(5)] == [True, True, True, False, False]
-    few.pop_due(1)
-    assert few.add(scene.entry(0), 1).is_beside_queue
+
+
+def test_the_size_of_what_is_held_is_bounded_for_all_partitions_of_a_consumer() -> None:
+    """CON-9: what one partition holds, or no longer holds, counts for the others."""
+    letters = _Letters()
+    letters.held_bytes.maximum = 3
+    scenes = [_Scene(f"{_RETRIES}-partition-{number}", letters) for number in range(2)]
+
+    def hold_in_each() -> list[int]:
+        for scene in scenes:
+            scene.permits.start_epoch()
+            for number in range(2):
+                scene.stage.withhold(scene.entry(number, _HOUR_MS))
+        return [scene.permits.queued for scene in scenes]
+
+    assert hold_in_each() == [0, 1]
+    scenes[1].stage.clear()
+    scenes[0].stage.drop_entries({(1, 0)})
+    assert hold_in_each() == [0, 2]
+    for scene in scenes:
+        scene.clock.advance(3_601)
+        assert scene.received()
+    assert letters.held_bytes.used == 0
 
 
 def test_entries_that_become_dead_letters_count_in_the_receiver_queue_until_they_are_stored() -> None:
