@@ -174,7 +174,9 @@ NO_PERMITS: Final = _kind(
     "The client has prefetched as much as its receiver queue takes, and grants the broker no permits until the "
     "application receives messages.",
     "Find out why the application does not call receive: it is busy, blocked, or has paused the consumer. If "
-    "it is too slow, start more consumers (Shared, Key_Shared or Failover on partitions).",
+    "it is too slow, start more consumers (Shared, Key_Shared or Failover on partitions). If this is a retry letter "
+    "topic, the client may hold letters that are not due, as many as it can: start more consumers, or raise their "
+    "receiver_queue_size.",
 )
 MAX_UNACKED_CONSUMER: Final = _kind(
     "max_unacked_consumer",

@@ -293,7 +293,8 @@ def test_of_a_batch_only_what_was_refused_becomes_a_dead_letter(kind: str) -> No
 
 @_of_ours
 def test_letters_are_held_until_they_are_due(kind: str) -> None:
-    """CON-9: unacknowledged, so also when the consumer is replaced, others that are due sooner don't wait for them."""
+    """CON-9: unacknowledged, so also when the consumer is replaced. Others that are due sooner don't wait for them, up
+    to the maximum that is held (test_letter_stage.py)."""
     with each_client(kind) as made:
         consumer = _subscribe(made, enable_retry=True, receiver_queue_size=2)
         producer = made.readers[0].create_producer("t", batching_enabled=False)
