@@ -25,15 +25,22 @@ def describe_reason(reason: DeliveryReason) -> pb.DeliveryReason:
 
 def merge_reasons(parts: Iterable[tuple[int, Sequence[pb.DeliveryReason]]]) -> list[pb.DeliveryReason]:
     """Return the reasons of a partitioned topic, from the numbers and the reasons of its partitions: each once, with
-    the text of the first partition that has it. What needs something to be done comes first."""
+    the text of the first partition that has it, which the text names if others differ. What needs something to be done
+    comes first."""
     merged: dict[str, pb.DeliveryReason] = {}
+    differing: set[str] = set()
     for partition, reasons in parts:
         for reason in reasons:
             one = merged.get(reason.code)
             if one is None:
                 one = merged[reason.code] = pb.DeliveryReason()
                 one.CopyFrom(reason)
+            elif one.text != reason.text:
+                differing.add(reason.code)
             one.partitions.append(partition)
+    for code in differing:
+        one = merged[code]
+        one.text = f"in partition {one.partitions[0]}, for example, {one.text}"
     return sorted(merged.values(), key=_rank)
 
 

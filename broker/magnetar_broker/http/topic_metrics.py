@@ -56,7 +56,7 @@ _TOPIC_METRICS: Final = (
 _SUBSCRIPTION_METRICS: Final = (
     ("subscription_back_log", "Entries that are not acknowledged.", False),
     ("subscription_unacked_messages", "Messages delivered and not acknowledged.", False),
-    ("subscription_redelivery_entries", "Entries waiting for redelivery.", False),
+    ("subscription_redelivery_entries", "Entries waiting for redelivery, or for the consumers of their keys.", False),
     ("subscription_consumers_count", "Connected consumers.", False),
     ("subscription_blocked", "1: entries of the backlog can't be delivered; the topic's stats show the reason.", False),
     ("subscription_damaged", "1: the cursor is damaged: reset or delete the subscription.", False),

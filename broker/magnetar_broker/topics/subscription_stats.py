@@ -64,7 +64,7 @@ class SubscriptionStats:
     backlog_entries: int
     # Shared: delivered and not acknowledged.
     unacked_messages: int
-    # Entries that wait for redelivery.
+    # Entries that wait for redelivery. Key_Shared: all that were read and wait for the consumers of their keys.
     redelivery_entries: int
     # Why nothing is delivered, or no more: the answer first, which may be that entries are delivered.
     reasons: Sequence[DeliveryReason]

@@ -226,7 +226,7 @@ class DeliveryReason:
     facts: Mapping[str, str] = field(default_factory=dict)
     # Nothing is wrong: the subscription works as it should.
     normal: bool = False
-    # Of a partitioned topic: the partitions that have this reason.
+    # Of a partitioned topic: the partitions that have this reason. The text, action and facts are of the first of them.
     partitions: Sequence[int] = ()
 
 
@@ -300,7 +300,7 @@ class SubscriptionStats:
     # number of entries.
     backlog_messages: int
     unacknowledged_messages: int
-    # Entries that wait to be redelivered.
+    # Entries that wait to be redelivered. Key_Shared: all that were read and wait for the consumers of their keys.
     to_be_redelivered: int
     # Why nothing is delivered; empty: nothing blocks it, or there is nothing to deliver.
     blocked_by: str

@@ -103,7 +103,9 @@ def _list_facts(part: PartExplanation) -> Iterator[tuple[str, object]]:
         return
     yield "type", stats.type or "no consumers"
     yield "backlog", f"{format_number(stats.backlog_entries)} entries"
-    yield "waits for redelivery", f"{format_number(stats.to_be_redelivered)} entries"
+    # Of Key_Shared they include entries that were never delivered.
+    what = "waits for its consumers" if stats.type == "KEY_SHARED" else "waits for redelivery"
+    yield what, f"{format_number(stats.to_be_redelivered)} entries"
     if stats.type not in _ORDERED_TYPES:
         yield "not acknowledged", f"{format_number(stats.unacknowledged_messages)} delivered messages"
     if stats.active_consumer:

@@ -68,9 +68,12 @@ def test_partitions_have_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_unacknowledged_messages_are_shown_where_brokers_count_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ADM-3: not of Exclusive and Failover, where their number is always 0."""
+    """ADM-3: not of Exclusive and Failover, where their number is always 0. Of Key_Shared, what waits was not delivered
+    before."""
     found = SubscriptionExplanation(_TOPIC, "s", (_HELD,), (_PART,))
-    assert "not acknowledged" in rows(_run(monkeypatch, found).output)
+    assert {"not acknowledged", "waits for redelivery"} <= rows(_run(monkeypatch, found).output).keys()
+    part = replace(_PART, stats=replace(_STATS, type="KEY_SHARED"))
+    assert "waits for its consumers" in rows(_run(monkeypatch, replace(found, parts=(part,))).output)
     part = replace(_PART, stats=replace(_STATS, type="FAILOVER"))
     output = _run(monkeypatch, replace(found, parts=(part,))).output
     assert "not acknowledged" not in rows(output)

@@ -16,12 +16,13 @@ from magnetar import MessageId, schema
 from magnetar.admin import ConsumerStats, DeliveryReason, SubscriptionExplanation
 from magnetar.exceptions import MagnetarException, SubscriptionNotFound, TopicNotFound
 from magnetar_broker.admin import explain_calls
+from magnetar_broker.admin.reasons import describe_reason, merge_reasons
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.ownership.bundle_ownership import BundleOwnership
 from magnetar_broker.topics.backlog_quota_rules import QuotaKind
 from magnetar_broker.topics.topic import Topic
 from magnetar_protos.broker_pb2 import ErrorCode
-from magnetar_wire.delivery_reasons import REASONS
+from magnetar_wire.delivery_reasons import NO_PERMITS, REASONS
 from magnetar_wire.topic_name import TopicName
 from tests.running import until
 from tests.unit.broker import test_delivery_reasons
@@ -326,6 +327,15 @@ async def test_partitions_are_explained_together() -> None:
         assert [part.reasons[0].code for part in found.parts] == ["no_backlog", "no_consumer", "no_consumer"]
         stats = (await clients.admin.topics.stats("p")).subscription("s")
         assert [(one.code, list(one.partitions)) for one in stats.reasons] == expected
+
+
+def test_a_text_of_several_partitions_names_the_one_whose_numbers_it_has() -> None:
+    """ADM-3"""
+    parts = [(number, [describe_reason(NO_PERMITS(who=who))]) for number, who in ((3, "consumer a"), (5, "all others"))]
+    (merged,) = merge_reasons(parts)
+    assert merged.text == "in partition 3, for example, the receiver queue of consumer a is full: no permits are left"
+    (same,) = merge_reasons([parts[0], parts[0]])
+    assert same.text.startswith("the receiver queue of consumer a")
 
 
 async def test_http_explains_as_grpc_does() -> None:
