@@ -155,6 +155,8 @@ class _Model(DeliveryModel):
                 if self.held.get(position) is consumer:
                     del self.held[position]
                     self.counts[position] = self.counts.get(position, 0) + 1
+            if not some:
+                self.permits[consumer] = 0
             redeliver(consumer, *some)
             return
         active = consumer.active

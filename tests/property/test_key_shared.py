@@ -158,6 +158,8 @@ class _Model(DeliveryModel):
             if self.at.get(position) is consumer:
                 del self.at[position]
                 self.counts[position] = self.counts.get(position, 0) + 1
+        if not some:
+            self.permits[consumer] = 0
         redeliver(consumer, *some)
 
     async def seek(self, consumer: Consumer, position: Position) -> None:

@@ -282,15 +282,9 @@ class PartitionConsumer(ReconnectingConsumer):
         elif outbound.redeliver is not None:
             outbound.redeliver.update(dict.fromkeys(positions))
             self.received.forget(outbound.redeliver)
-        if not self._in_order:  # no epoch begins, so drop what will be redelivered
-            if outbound.redeliver is None:
-                self._queue.clear(self.partition_queue)
-                self._queue.reopen_partition(self.partition_queue)
-                self._decoder.clear()
-                self.permits.queued = 0
-            else:
-                self._decoder.drop_entries(outbound.redeliver)
-                self.permits.count_handed_out(self._queue.drop_entries(self.partition_queue, outbound.redeliver))
+            # No epoch begins, so drop what will be redelivered.
+            self._decoder.drop_entries(outbound.redeliver)
+            self.permits.count_handed_out(self._queue.drop_entries(self.partition_queue, outbound.redeliver))
             self._decode_pending()
         self._mark_ready()
 

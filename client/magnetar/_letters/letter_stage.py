@@ -99,10 +99,11 @@ class LetterStage:
     def _on_moved(self, dead: DeadEntry, handed_out: Sequence[int]) -> None:
         entry = dead.entry
         del self._moving[entry.ledger_id, entry.entry_id]
-        if handed_out:
+        if handed_out and dead.queued:  # otherwise it was dropped, and will be redelivered
             entry.remaining = handed_out
             self._queue.add_entries(self._partition_queue, [entry])
-        self._permits.count_handed_out(dead.queued - len(handed_out))
+            dead.queued -= len(handed_out)
+        self._permits.count_handed_out(dead.queued)
         self._on_change()
 
     # Letters that are not due.

@@ -4,6 +4,9 @@ Pulsar's protocol.
 
 from __future__ import annotations
 
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from magnetar import ConsumerType, InitialPosition
 from magnetar_broker.position import Position
 from magnetar_wire.topic_name import TopicName
-from tests.running import until
+from tests.running import GENEROUS_S, until
 from tests.unit.broker.each_client import KINDS, LONG_MS, EachClient, each_client
 
 _of_each_client = pytest.mark.parametrize("kind", KINDS)
@@ -112,6 +115,47 @@ def test_a_nack_redelivers_the_entry_without_its_acknowledged_messages(kind: str
         _publish(made, b"next")
         found = {message.data(): message.redelivery_count() for message in _receive(consumer, 2)}
         assert found == {b"next": 0, b"7": 1}
+
+
+@_of_each_client
+@pytest.mark.parametrize("consumer_type", ["Shared", "KeyShared"])
+def test_messages_in_flight_do_not_overtake_those_that_the_application_has_redelivered(
+    kind: str, consumer_type: str
+) -> None:
+    """(SUB-6, SUB-9) No later message is handed out before one that was only prefetched. Acknowledgements from before
+    the redelivery count, and so do late ones. The permits of what was dropped are granted again."""
+    numbers = [b"%d" % number for number in range(30)]
+    with each_client(kind) as made, ThreadPoolExecutor(1) as thread:
+        grouping: Any = {"ack_grouping_time_ms": 1e9} if made.is_ours else {}
+        consumer = _subscribe(made, consumer_type, receiver_queue_size=10, **grouping)
+        _publish(made, *numbers[:4])
+        had = _receive(consumer, 2)
+        consumer.acknowledge(had[0])
+        if not made.is_ours:  # the SDK sends it with the request
+            _wait_until_acknowledged(made, had[:1])
+        redelivering = thread.submit(made.run, partial(_redeliver_when_delivered, made, consumer, 5))
+        _publish(made, *numbers[4:])
+        redelivering.result(GENEROUS_S)
+        received = {one.data(): one for one in had}
+        while len(received) < len(numbers):
+            [message] = _receive(consumer, 1)
+            # The second message was delivered in the epoch before.
+            consumer.acknowledge(received.setdefault(message.data(), message))
+        assert list(received) == numbers
+        if made.is_ours:  # the stock client still hands out what it has prefetched
+            assert [one.redelivery_count() for one in received.values()][:5] == [0, 0, 1, 1, 1]
+        consumer.close()
+        _wait_until_acknowledged(made, list(received.values()))
+
+
+async def _redeliver_when_delivered(made: EachClient, consumer: Any, count: int) -> None:
+    """Request the redelivery of everything as soon as the broker has delivered so many messages: the last of them is
+    on its way to the client."""
+    topic = made.scene.broker_session.topics.get_loaded(TopicName.parse("t"))
+    assert topic is not None
+    while topic.subscriptions.stats()[0].counters.delivered.messages < count:
+        await asyncio.sleep(0)
+    getattr(consumer, "wrapped", consumer).redeliver_unacknowledged_messages()
 
 
 @_of_each_client

@@ -229,12 +229,14 @@ async def test_large_entries_are_redelivered_in_bounded_reads() -> None:
 
     scene.log.read_at = read  # type: ignore[method-assign]
     redeliver(consumer)
+    consumer.flow(consumer.epoch, 100)
     await settle()
     assert sink.take() == entries
     assert sizes == [2] * 10
     # Entries that are acknowledged while they are read are not put back.
     scene.log.gate = asyncio.Event()
     redeliver(consumer)
+    consumer.flow(consumer.epoch, 100)
     await settle()
     ack(consumer, *entries)
     scene.log.gate.set()
@@ -391,6 +393,7 @@ async def test_redelivery_of_a_trimmed_entry_redelivers_no_others() -> None:
     await settle()
     assert sink.positions == entries
     redeliver(consumer)
+    consumer.flow(consumer.epoch, 10)
     await settle()
     assert sink.positions == entries + entries[2:]
 
@@ -411,11 +414,12 @@ async def test_consumers_that_join_while_it_is_moved_do_not_wait_for_each_other(
     assert scene.subscriptions.consumers == 4
 
 
-async def test_late_acks_count_after_a_redelivery_and_not_after_a_seek() -> None:
+@pytest.mark.parametrize("kind", [EXCLUSIVE, SHARED])
+async def test_late_acks_count_after_a_redelivery_and_not_after_a_seek(kind: SubscriptionType) -> None:
     """SUB-9, CHK-52"""
     scene = Scene()
     entries = scene.add(4)
-    consumer, gets = await scene.subscribe()
+    consumer, gets = await scene.subscribe(kind=kind)
     assert gets.take() == entries
     old = consumer.epoch
     cursor = scene.cursors.cursors["s"]
@@ -433,14 +437,17 @@ async def test_late_acks_count_after_a_redelivery_and_not_after_a_seek() -> None
     assert stale.value.code == ErrorCode.STALE_EPOCH
     assert scene.stats().backlog_entries == 4
     consumer.flow(consumer.epoch, 10)
+    await settle()
     assert gets.take() == entries
     # A redelivery begins an epoch, too, and what was processed before it still counts.
     old = consumer.epoch
     redeliver(consumer)
-    assert consumer.epoch > old
+    consumer.redeliver(old, [])  # requested before, and done
+    assert consumer.epoch == old + 1
     assert consumer.acknowledged_from == old
     ack(consumer, entries[1], epoch=old)
     consumer.flow(consumer.epoch, 10)
+    await settle()
     assert gets.take() == [entries[0], entries[2], entries[3]]
 
 
@@ -709,6 +716,7 @@ async def test_lost_entries_that_wait_for_redelivery_are_skipped_once() -> None:
     scene.log.read_at = read  # type: ignore[method-assign]
     fails = True
     redeliver(consumer)
+    consumer.flow(consumer.epoch, 10)
     await settle()
     dispatcher = consumer.subscription.dispatcher
     assert dispatcher is not None
@@ -925,6 +933,7 @@ async def test_failed_reads_are_retried_and_reported_in_stats() -> None:
     scene.log.fails = BrokerError(ErrorCode.PERSISTENCE_ERROR, "no bookie answers")
     gets.take()
     redeliver(shared)
+    shared.flow(shared.epoch, 10)
     await settle()
     scene.log.fails = None
     scene.clock.advance(10)
@@ -1051,6 +1060,7 @@ async def test_deliveries_are_counted() -> None:
     scene.log.add(5, batch=True)
     consumer, _ = await scene.subscribe(kind=SHARED)
     redeliver(consumer)
+    consumer.flow(consumer.epoch, 10)
     await settle()
     [stats] = scene.subscriptions.stats()
     assert stats.counters.delivered.messages == 10

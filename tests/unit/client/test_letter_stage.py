@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -39,9 +40,9 @@ class _Letters:
     def move(self, dead: DeadEntry, on_moved: OnMoved) -> None:
         self.moving.append((dead, on_moved))
 
-    def store(self) -> None:
+    def store(self, handed_out: Sequence[int] = ()) -> None:
         dead, on_moved = self.moving.pop(0)
-        on_moved(dead, ())
+        on_moved(dead, handed_out)
 
 
 class _Scene:
@@ -172,3 +173,16 @@ def test_a_redelivery_of_what_becomes_a_dead_letter_makes_no_second_letter(is_cl
     assert scene.permits.queued == 0
     assert scene.stage.withhold(scene.entry(7, redelivery_count=5))
     assert len(scene.letters.moving) == 1
+
+
+@pytest.mark.parametrize("is_cleared", [False, True])
+def test_what_can_not_become_a_dead_letter_is_handed_out_unless_it_is_redelivered(is_cleared: bool) -> None:
+    """(CON-10, SUB-9)"""
+    scene = _Scene()
+    scene.stage.withhold(scene.entry(7, redelivery_count=3))
+    if is_cleared:
+        scene.stage.clear()
+        scene.permits.start_epoch()
+    scene.letters.store(handed_out=[0])
+    assert scene.received() == ([] if is_cleared else [7])
+    assert scene.permits.queued == (0 if is_cleared else 1)

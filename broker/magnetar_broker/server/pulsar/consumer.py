@@ -248,7 +248,7 @@ class ConnectedConsumer:
         if request.message_ids and not in_order and not ranges:
             return  # it names no entry; an empty list would mean all
         try:
-            consumer.redeliver(consumer.epoch, ranges)
+            consumer.redeliver(self._epoch, ranges)  # while the subscription is moved it has no effect
         except BrokerError as error:
             self._acknowledgments.log_once("A redelivery request", error)
 

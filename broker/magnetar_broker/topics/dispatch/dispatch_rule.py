@@ -125,7 +125,7 @@ class DispatchRule(ABC):
     # Maximum number of consumers that the type allows; 0: no limit.
     max_consumers: ClassVar[int] = 0
     # Whether each consumer gets all entries in order, so that it may acknowledge cumulatively. Then a redelivery is of
-    # everything after the mark-delete position, in a new epoch; otherwise single entries are redelivered.
+    # everything after the mark-delete position; otherwise single entries are redelivered, too.
     delivers_in_order: ClassVar[bool] = False
 
     def __init__(self, limits: DispatchLimits, mark_delete: Position, context: DispatchContext | None = None) -> None:
@@ -200,8 +200,9 @@ class DispatchRule(ABC):
     def redeliver(
         self, consumer: BaseConsumer, epoch: int, ranges: Iterable[LedgerRange], mark_delete: Position
     ) -> ConsumerUpdates:
-        """Redeliver unacknowledged entries that were delivered to the consumer in this epoch. Shared, Key_Shared: those
-        in `ranges` (ledger id, first and last entry id) if there are any; else all."""
+        """Redeliver unacknowledged entries that were delivered to the consumer. Shared, Key_Shared: those in `ranges`
+        (ledger id, first and last entry id) if there are any; else all, in a new epoch. Without effect if `epoch` is
+        not the consumer's."""
 
     def record_acknowledged(self, consumer: BaseConsumer, ranges: Sequence[LedgerRange]) -> None:
         """The consumer has acknowledged these entries, which may have been delivered to others."""

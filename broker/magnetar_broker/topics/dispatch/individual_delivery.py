@@ -52,14 +52,14 @@ class IndividualDeliveryRule(DispatchRule):
         if named := list(ranges):
             for ledger_id, first, last in named:
                 self._redeliver_entries(ledger_id, consumer.capacity.release_range(ledger_id, first, last))
-        else:
-            self._redeliver_all(consumer)
-        self.recheck(consumer)
-        return ConsumerUpdates()
-
-    def _redeliver_all(self, consumer: BaseConsumer) -> None:
+            self.recheck(consumer)
+            return ConsumerUpdates()
         for ledger_id, entry_ids in consumer.capacity.release_all():
             self._redeliver_entries(ledger_id, entry_ids)
+        # Entries in flight are redelivered, too. If the client handed them out, they would come before earlier ones.
+        consumer.begin_epoch(self._next_epoch(), acknowledgements_end=False)
+        self.recheck(consumer)
+        return ConsumerUpdates(epochs=[consumer])
 
     def _redeliver_after_leaving(self, consumers: Iterable[BaseConsumer]) -> None:
         """Let all entries of consumers that have left be redelivered, without counting that: their applications may not
