@@ -11,7 +11,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Generic, Self
 
-from magnetar._acknowledging.ack_targets import AckTarget
+from magnetar._acknowledging.ack_targets import AckTarget, to_sequence
 from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer
 from magnetar._consuming.receiver import ThreadReceiver
 from magnetar._enums import ConsumerType
@@ -121,9 +121,7 @@ class ConsumerMethods(Unpicklable):
 
     def _find_targets(self, what: Acknowledgeable) -> list[AckTarget]:
         self._core.check_open()
-        if isinstance(what, (Message, MessageId)):
-            return [self._core.targets.find(what)]
-        return [self._core.targets.find(one) for one in (what if isinstance(what, Iterable) else [what])]
+        return [self._core.targets.find(one) for one in to_sequence(what)]
 
     def _find_cumulative_targets(self, what: Message[Any] | MessageId) -> list[AckTarget]:
         self._core.check_open()

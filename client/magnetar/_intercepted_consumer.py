@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from magnetar._acknowledging.ack_targets import to_sequence
 from magnetar._consumer import Acknowledgeable, Consumer, Run
 from magnetar._consuming.multi_topic_consumer import MultiTopicConsumer
-from magnetar._interceptors.consumer_interceptors import ConsumerInterceptors, to_sequence
+from magnetar._interceptors.consumer_interceptors import ConsumerInterceptors
 from magnetar._interceptors.interceptor import ConsumerInterceptor
 from magnetar._listeners.listener_threads import ListenerThreads
 from magnetar._message import Message

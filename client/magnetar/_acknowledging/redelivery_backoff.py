@@ -8,9 +8,25 @@ from typing import Final, Protocol
 
 from magnetar.exceptions import InvalidConfiguration
 
-__all__ = ["FixedDelay", "MultiplierRedeliveryBackoff", "RedeliveryBackoff", "find_delay_s"]
+__all__ = [
+    "MAX_DELAY_MS",
+    "FixedDelay",
+    "MultiplierRedeliveryBackoff",
+    "RedeliveryBackoff",
+    "find_delay_s",
+    "is_delay",
+]
 
 log = logging.getLogger("magnetar")
+
+
+# A delay in ms is less than this.
+MAX_DELAY_MS: Final = 2**63
+
+
+def is_delay(value: object) -> bool:
+    """Return whether this is a delay in ms."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < MAX_DELAY_MS
 
 
 class RedeliveryBackoff(Protocol):
@@ -27,10 +43,11 @@ class MultiplierRedeliveryBackoff:
     """A delay that grows with each redelivery of a message: 1 s, 2 s, 4 s … 60 s by default."""
 
     def __init__(self, min_delay_ms: float = 1_000, max_delay_ms: float = 60_000, multiplier: float = 2.0) -> None:
-        if not (0 <= min_delay_ms <= max_delay_ms and multiplier >= 1):
+        are_delays = is_delay(min_delay_ms) and is_delay(max_delay_ms) and min_delay_ms <= max_delay_ms
+        if not (are_delays and is_delay(multiplier) and multiplier >= 1):
             raise InvalidConfiguration(
-                f"a redelivery backoff needs 0 <= min_delay_ms <= max_delay_ms and a multiplier of at least 1, "
-                f"not {min_delay_ms=}, {max_delay_ms=}, {multiplier=}"
+                "a redelivery backoff needs numbers: 0 <= min_delay_ms <= max_delay_ms < 2**63, and a multiplier of at "
+                f"least 1, not {min_delay_ms=}, {max_delay_ms=}, {multiplier=}"
             )
         self.min_delay_ms = min_delay_ms
         self.max_delay_ms = max_delay_ms

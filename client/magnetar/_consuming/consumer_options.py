@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from pydantic import Field, field_validator, model_validator
 
-from magnetar._acknowledging.redelivery_backoff import FixedDelay, RedeliveryBackoff
+from magnetar._acknowledging.redelivery_backoff import MAX_DELAY_MS, FixedDelay, RedeliveryBackoff, is_delay
 from magnetar._consuming.key_shared_policy import ConsumerKeySharedPolicy
 from magnetar._enums import (
     ConsumerCryptoFailureAction,
@@ -93,10 +93,10 @@ class ConsumerOptions(Configuration):
     # None: a random name.
     consumer_name: str | None = Field(default=None, min_length=1)
     # A received message that is not acknowledged for so long is redelivered. None, 0: never.
-    unacked_messages_timeout_ms: int | None = None
+    unacked_messages_timeout_ms: int | None = Field(default=None, lt=MAX_DELAY_MS)
     # No effect: a consumer has no statistics to cache.
     broker_consumer_stats_cache_time_ms: int = 30_000
-    negative_ack_redelivery_delay_ms: float = Field(default=60_000, ge=0)
+    negative_ack_redelivery_delay_ms: float = Field(default=60_000, ge=0, lt=MAX_DELAY_MS)
     is_read_compacted: bool = unsupported(False, _NO_COMPACTION)
     properties: Mapping[str, str] = Field(default_factory=dict)
     # How often a pattern's topics are listed, in seconds, if brokers refuse to report changes.
@@ -183,8 +183,12 @@ class ConsumerOptions(Configuration):
     @field_validator("negative_ack_redelivery_backoff", "ack_timeout_redelivery_backoff")
     @classmethod
     def _is_a_backoff(cls, value: Any) -> Any:
-        if value is not None and not (callable(getattr(value, "next", None)) and hasattr(value, "min_delay_ms")):
+        if value is None:
+            return value
+        if not (callable(getattr(value, "next", None)) and hasattr(value, "min_delay_ms")):
             raise ValueError("use a MultiplierRedeliveryBackoff, or an object with the same `next` and `min_delay_ms`")
+        if not is_delay(value.min_delay_ms):
+            raise ValueError(f"its min_delay_ms is {value.min_delay_ms!r}: use a number of ms, 0 or more")
         return value
 
     @model_validator(mode="after")
@@ -193,6 +197,12 @@ class ConsumerOptions(Configuration):
             raise ValueError(
                 "dead_letter_policy and enable_retry need single messages to be redelivered, which Exclusive and "
                 "Failover do not: use consumer_type = ConsumerType.Shared, or KeyShared"
+            )
+        policy = self.dead_letter_policy
+        if policy is not None and policy.retry_letter_topic is not None and not self.enable_retry:
+            raise ValueError(
+                f"dead_letter_policy has retry_letter_topic = {policy.retry_letter_topic!r}, without effect: set "
+                "enable_retry = True, or leave it out"
             )
         return self
 
@@ -283,6 +293,11 @@ def topic_names(topic: str | Sequence[str]) -> list[TopicName]:
     if not texts:
         raise InvalidTopicName("the list of topics is empty: name at least one")
     try:
-        return list(dict.fromkeys(map(TopicName.parse, texts)))
+        names = list(dict.fromkeys(map(TopicName.parse, texts)))
     except InvalidName as error:
         raise InvalidTopicName(str(error)) from None
+    given = set(names)
+    for name in names:
+        if name.is_partition and name.base in given:
+            raise InvalidTopicName(f"the list of topics has {name.base}, and its partition {name}: use one of them")
+    return names

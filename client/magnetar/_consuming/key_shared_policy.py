@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any, Final
 
@@ -64,6 +64,8 @@ class ConsumerKeySharedPolicy:
 def _check_ranges(ranges: Sequence[Any]) -> list[tuple[int, int]]:
     """Return the ranges as they were given. Raises InvalidConfiguration if one is invalid, or overlaps with another."""
     checked = []
+    if not isinstance(ranges, Iterable):
+        raise InvalidConfiguration(f"sticky_ranges = {ranges!r}: use a list of ranges (first slot, last slot)")
     for one in ranges:
         if not (isinstance(one, Sequence) and len(one) == 2 and all(type(end) is int for end in one)):
             raise InvalidConfiguration(f"sticky_ranges has {one!r}: a range is (first slot, last slot)")

@@ -198,7 +198,7 @@ class MultiTopicConsumer:
 
     def _retry_letter_topics(self) -> list[TopicName]:
         topic = None if self.letters is None else self.letters.rules.retry_letter_topic
-        return [] if topic is None or topic in self.names else [topic]
+        return [] if topic is None else [topic]
 
     def _make_timeouts(self) -> AckTimeoutTracker:
         options = self.options

@@ -19,7 +19,7 @@ from magnetar._interceptors.interceptor import ConsumerInterceptor, ReaderInterc
 from magnetar._message import DeliveredEntry, Message
 from magnetar_wire.message_id import MessageId
 
-__all__ = ["CallLater", "ConsumerInterceptors", "intercept_reader", "to_sequence"]
+__all__ = ["CallLater", "ConsumerInterceptors", "intercept_reader"]
 
 log = logging.getLogger("magnetar")
 
@@ -94,7 +94,8 @@ class ConsumerInterceptors:
         if returned is None:
             return message
         if not callable(getattr(returned, "message_id", None)):
-            log.error("%s of the interceptor %r returned %r, which is no message", method, interceptor, returned)
+            name = _name_method(interceptor, method)
+            log.error("%s of the interceptor %r returned %r, which is no message", name, interceptor, returned)
             return message
         return returned
 
@@ -142,7 +143,8 @@ class ConsumerInterceptors:
         try:
             return getattr(interceptor, method)(*arguments)
         except Exception:
-            log.exception("the interceptor %r of the consumer of %s failed in %s", interceptor, self._topic, method)
+            owner, name = "reader" if _is_of_reader(interceptor) else "consumer", _name_method(interceptor, method)
+            log.exception("the interceptor %r of the %s of %s failed in %s", interceptor, owner, self._topic, name)
             return None
 
     @property
@@ -170,15 +172,17 @@ class _OfReader(ConsumerInterceptor):
         return repr(self._interceptor)
 
 
+def _is_of_reader(interceptor: ConsumerInterceptor) -> bool:
+    return isinstance(interceptor, _OfReader)
+
+
+def _name_method(interceptor: ConsumerInterceptor, method: str) -> str:
+    """Return the method's name in the application's class."""
+    return "before_read" if method == "before_consume" and _is_of_reader(interceptor) else method
+
+
 def intercept_reader(
     reader: Any, core: MultiTopicConsumer, interceptors: Sequence[ReaderInterceptor], call_later: CallLater
 ) -> None:
     """Intercept the messages of a reader from now on."""
     ConsumerInterceptors(reader, core, [_OfReader(one) for one in interceptors], call_later)
-
-
-def to_sequence(what: Any) -> Sequence[Any]:
-    """Return the messages and ids that are acknowledged together. They may be iterated once only."""
-    if isinstance(what, MessageId) or callable(getattr(what, "message_id", None)):
-        return [what]
-    return list(what) if isinstance(what, Iterable) else [what]

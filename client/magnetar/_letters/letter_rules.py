@@ -44,7 +44,8 @@ class ConsumerDeadLetterPolicy:
     - `dead_letter_topic`: by default the consumer's topic, with `-<subscription>-DLQ` appended.
     - `initial_subscription_name`: a subscription that the dead letter topic has from its first message on. By default
       there is none, so its messages are retained only if someone else has subscribed.
-    - `retry_letter_topic`: used by `reconsume_later`. By default the topic, with `-<subscription>-RETRY` appended.
+    - `retry_letter_topic`: used by `reconsume_later`, so it needs `enable_retry`. By default the consumer's topic, with
+      `-<subscription>-RETRY` appended.
     """
 
     def __init__(
@@ -189,6 +190,11 @@ def make_letter_rules(
         )
     retry = retry or _parse("retry_letter_topic", _default_name(names[0], subscription, "RETRY"))
     dead = dead or _parse("dead_letter_topic", _default_name(names[0], subscription, "DLQ"))
+    if retry is not None and retry.base in [name.base for name in names]:
+        raise InvalidConfiguration(
+            f"the retry letter topic {retry} is one of the consumer's topics: leave it out of these, as enable_retry "
+            "subscribes to it, or use another retry_letter_topic in dead_letter_policy"
+        )
     _check_dead_letter_topic(dead, [*names, retry] if retry is not None else names)
     return LetterRules(subscription, maximum, str(dead), initial, retry)
 

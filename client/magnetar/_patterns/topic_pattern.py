@@ -29,6 +29,10 @@ _OTHER_FLAGS: Final = re.VERBOSE | re.LOCALE
 _INLINE_FLAGS: Final = re.compile(r"^\(\?[aiLmsux]+\)")
 
 
+# In characters. Brokers match shorter ones only (`subscription_pattern_max_length`).
+_MAX_LENGTH: Final = 10_000
+
+
 class TopicPattern:
     """The namespace, the expression that a broker gets, and what the client matches if the broker can't."""
 
@@ -46,6 +50,8 @@ class TopicPattern:
             )
         self._domains = domains
         self.namespace, local = _split_namespace(self.text, rest)
+        if not local:
+            raise InvalidTopicName(f"the topic pattern {self.text!r} has no expression for the topics' own names")
         self._local = re.compile(local, compiled.flags)
         flags = "".join(letter for flag, letter in _FLAGS.items() if compiled.flags & flag)
         expression = f"{re.escape(str(self.namespace))}/(?:{local})"
@@ -73,9 +79,15 @@ class TopicPattern:
 
 
 def _compile(pattern: str | re.Pattern[str]) -> re.Pattern[str]:
+    text = pattern.pattern if isinstance(pattern, re.Pattern) else pattern
+    if not isinstance(text, str):
+        raise InvalidTopicName(f"the topic pattern {text!r:.200} is of bytes: use a str")
+    if len(text) > _MAX_LENGTH:
+        raise InvalidTopicName(
+            f"the topic pattern {text[:50]!r}… has {len(text):,} characters, and the maximum is {_MAX_LENGTH:,}: use a "
+            "shorter one, or a list of topics"
+        )
     if isinstance(pattern, re.Pattern):
-        if not isinstance(pattern.pattern, str):
-            raise InvalidTopicName(f"the topic pattern {pattern.pattern!r} is of bytes: use a str")
         return pattern
     try:
         return re.compile(pattern)

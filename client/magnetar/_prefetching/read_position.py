@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from magnetar._client_core import ClientCore
 from magnetar._message import DeliveredEntry, Message
 from magnetar._prefetching.receiver_queue import ReceiverQueue
-from magnetar.exceptions import TopicNotFound
+from magnetar.exceptions import InvalidConfiguration, TopicNotFound
 from magnetar_protos.broker_pb2 import ConsumerOpened, EpochBegan, LastMessage, StartAt, StartMessageId
 from magnetar_wire.message_id import MessageId
 
@@ -28,6 +28,8 @@ __all__ = ["BatchPosition", "ReadPosition", "Start", "get_position", "make_start
 
 BatchPosition = tuple[int, int, int]
 WHOLE_ENTRY: Final = 2**31
+# Times are less than this.
+_MAX_TIME_MS: Final = 2**63
 
 
 class Start(NamedTuple):
@@ -213,8 +215,10 @@ class ReadPosition:
 
 
 def make_start(where: MessageId | int, *, inclusive: bool) -> Start:
-    """Make the start for a message id, or for a time in ms."""
+    """Make the start for a message id, or for a time in ms. Raises InvalidConfiguration."""
     if isinstance(where, int):
+        if abs(where) >= _MAX_TIME_MS:
+            raise InvalidConfiguration(f"the time {where} is out of range: use ms since 1970, less than 2**63")
         return Start(StartAt(time_ms=where))
     if where == MessageId.earliest:
         return Start(StartAt(earliest=True))

@@ -302,7 +302,7 @@ def test_reader_interceptors_see_and_change_messages(kind: str, caplog: pytest.L
         options: Any = {"interceptors": [seen, ReaderInterceptor()], "auto_update_partitions_interval_seconds": 0.01}
         reader = made.client.create_reader("p", MessageId.earliest, **options)
         assert [reader.read_next(LONG_MS).data() for _ in range(2)] == [b"renamed 0", b"1"]
-        assert "failed in before_consume" in caplog.text
+        assert "of the reader of persistent://public/default/p failed in before_read" in caplog.text
         made.run(lambda: made.scene.admin.topics.update_partitioned("p", 2))
         wait_until(lambda: seen.calls, "it is notified")
         reader.close()

@@ -58,6 +58,7 @@ def test_ranges_that_are_missing_or_invalid_or_overlap_are_refused(
     [
         (("Sticky",), "use KeySharedMode.AutoSplit or KeySharedMode.Sticky"),
         ((KeySharedMode.AutoSplit, False, [(0, 5)]), "no effect with KeySharedMode.AutoSplit"),
+        ((STICKY, False, 5), "sticky_ranges = 5: use a list"),
         ((STICKY, False, [5]), "a range is"),
         ((STICKY, False, [(1, 2, 3)]), "a range is"),
         ((STICKY, False, [(1, "2")]), "a range is"),

@@ -70,6 +70,14 @@ def test_dead_letters_do_not_come_back_to_their_consumer() -> None:
         _rules("t", policy=ConsumerDeadLetterPolicy(1, "again", retry_letter_topic="again"))
 
 
+def test_a_retry_letter_topic_is_none_of_the_consumer_s_topics() -> None:
+    """CON-9: it would be read twice, or other subscriptions of the topic would get the letters."""
+    named = ConsumerDeadLetterPolicy(1, retry_letter_topic="r")
+    for topics, policy in ((["r-partition-0"], named), (["t", "t-s-RETRY"], None)):
+        with pytest.raises(exceptions.InvalidConfiguration, match="is one of the consumer's topics"):
+            _rules(*topics, policy=policy)
+
+
 def test_letters_have_the_properties_of_pulsar_s_java_client() -> None:
     """CON-9: the origin is that of the first letter, and each retry counts."""
     rules = _rules(policy=ConsumerDeadLetterPolicy(2))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from magnetar import ConsumerType, InitialPosition, MessageId, aio
+from magnetar import ConsumerDeadLetterPolicy, ConsumerType, InitialPosition, MessageId, aio
 from magnetar.exceptions import (
     AlreadyClosed,
     ConsumerBusy,
@@ -100,7 +102,7 @@ async def test_a_list_of_topics() -> None:
         broker.topic("b").publish(b"b")
         assert sorted(payloads(await receive(consumer, 2))) == [b"a", b"b"]
         assert consumer.topic() == f"{P}a,{P}b"
-        for wrong in ([], ["a/b"]):
+        for wrong in ([], ["a/b"], ["a-partition-0", "b", "a"]):
             with pytest.raises(InvalidTopicName):
                 await client.subscribe(wrong, "s")
 
@@ -168,10 +170,16 @@ async def test_unsupported_and_invalid_options_are_refused() -> None:
         for option, value in unsupported.items():
             with pytest.raises(OperationNotSupported, match=option):
                 await client.subscribe("t", "s", **{option: value})
+        retry_policy = ConsumerDeadLetterPolicy(1, retry_letter_topic="r")
+        no_backoff = SimpleNamespace(min_delay_ms=None, next=lambda count: 1)
         wrongs: list[dict[str, Any]] = [
             {"receiver_queue_size": -1},
             {"no_such_option": 1},
             {"negative_ack_redelivery_backoff": 5},
+            {"negative_ack_redelivery_delay_ms": math.inf},
+            {"unacked_messages_timeout_ms": 2**70},
+            {"dead_letter_policy": retry_policy, "consumer_type": ConsumerType.Shared},
+            {"negative_ack_redelivery_backoff": no_backoff},
             {"dead_letter_policy": object(), "consumer_type": ConsumerType.Shared},
             {"key_shared_policy": object(), "consumer_type": ConsumerType.KeyShared},
         ]

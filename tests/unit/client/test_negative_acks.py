@@ -67,8 +67,10 @@ async def test_a_backoff_grows_with_each_redelivery() -> None:
     backoff = MultiplierRedeliveryBackoff()
     assert [backoff.next(count) for count in range(8)] == [1000, 2000, 4000, 8000, 16000, 32000, 60000, 60000]
     assert backoff.next(10_000) == 60_000
-    with pytest.raises(InvalidConfiguration):
-        MultiplierRedeliveryBackoff(10, 5)
+    wrong: Any
+    for wrong in ((10, 5), (None, 1), ("a", "b"), (math.inf, math.inf), (math.nan, 1), (1, 2, math.inf), (1, 2, None)):
+        with pytest.raises(InvalidConfiguration, match="0 <= min_delay_ms <= max_delay_ms"):
+            MultiplierRedeliveryBackoff(*wrong)
 
 
 class BrokenBackoff:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,12 @@ def test_arguments_of_wrong_types_are_refused_by_name() -> None:
                 on.client.subscribe(topic, "s")  # type: ignore[arg-type]
         for interceptors in (None, [ConsumerInterceptor()]):
             with on.client.subscribe("t", "s", interceptors=interceptors) as consumer:
-                for wrong in (None, 5, "x", [None]):
+                wrong: Any
+                for wrong in (None, 5, "x", "", {}, [None]):
                     with pytest.raises(TypeError, match="a Message or MessageId can be acknowledged, not"):
-                        consumer.acknowledge(wrong)  # type: ignore[arg-type]
+                        consumer.acknowledge(wrong)
+                with pytest.raises(InvalidConfiguration, match="is out of range: use ms since 1970"):
+                    consumer.seek(2**70)
     for limit in ("5", 1.5, None, True):
         with pytest.raises(InvalidConfiguration, match="a limit of a batch_receive_policy is an int, not"):
             ConsumerBatchReceivePolicy(limit)  # type: ignore[arg-type]
