@@ -83,7 +83,8 @@ def _where(reason: DeliveryReason, *, several: bool) -> str:
     if not several or not reason.partitions:
         return ""
     shown = ", ".join(map(str, reason.partitions[:10]))
-    return f" (partition {shown}{' and others' if len(reason.partitions) > 10 else ''})"
+    noun = "partition" if len(reason.partitions) == 1 else "partitions"
+    return f" ({noun} {shown}{' and others' if len(reason.partitions) > 10 else ''})"
 
 
 def _part_row(part: PartExplanation) -> Sequence[object]:

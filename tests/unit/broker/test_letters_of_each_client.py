@@ -95,7 +95,7 @@ def test_a_message_that_is_refused_too_often_becomes_a_dead_letter(kind: str, ty
 @pytest.mark.parametrize("consumer_type", ["Shared", "KeyShared"])
 def test_redeliveries_are_counted_while_the_subscription_has_consumers(kind: str, consumer_type: str) -> None:
     """CON-8, CON-10: those that consumers request, not those of what a consumer had when it left: it may have been
-    prefetched alone, and becomes no dead letter. Without a consumer, the count begins again."""
+    only prefetched, and becomes no dead letter. Without a consumer, the count begins again."""
     with each_client(kind) as made:
         its_type = getattr(made.library.ConsumerType, consumer_type)
         consumer = _subscribe(made, consumer_type=its_type)
