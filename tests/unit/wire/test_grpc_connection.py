@@ -101,9 +101,12 @@ async def test_a_service_learns_when_its_call_has_ended() -> None:
 class _Refusing:
     """Answers nothing, and fails what is sent to it with `fail`."""
 
+    waiting_calls = 0
+
     async def call(self, peer: Peer, method: str, request: bytes) -> bytes:
         if method == "fail":
             raise ValueError("a planted error")
+        self.waiting_calls += method == "wait"
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         return await answer
 
@@ -131,7 +134,8 @@ async def test_an_error_keeps_no_object_of_grpc() -> None:
     errors refer to the connection, and to functions that a call has ended in."""
     before = _count_grpc_objects()
     transport = GrpcTransport()
-    listener = await transport.listen("127.0.0.1:0", _Refusing())
+    service = _Refusing()
+    listener = await transport.listen("127.0.0.1:0", service)
     connection, nowhere = transport.connect(listener.address), transport.connect("127.0.0.1:1")  # nobody listens at 1
     errors = [
         await _error_of(connection.call("fail", b"", timeout_s=60)),
@@ -151,8 +155,7 @@ async def test_an_error_keeps_no_object_of_grpc() -> None:
         asyncio.create_task(_error_of(connection.call("wait", b"", timeout_s=60))),
     ]
     await silent.send(b"")
-    while len(connection._calls) < 2:
-        await asyncio.sleep(0)
+    await until(lambda: service.waiting_calls == 2, "both calls wait for an answer")
     tasks[-1].cancel()
     errors.append(await tasks[-1])
     await connection.close()
