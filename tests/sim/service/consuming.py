@@ -1,5 +1,5 @@
-"""A consumer or reader of an application: it receives, acknowledges in all ways, nacks, retries, seeks, breaks off,
-closes and reopens.
+"""A consumer or reader of an application: it receives, acknowledges in all ways, nacks, retries, seeks, has everything
+redelivered, breaks off, closes and reopens.
 """
 
 from __future__ import annotations
@@ -104,6 +104,8 @@ class _Consuming:
         self._chance = chance
         # Received, and neither acknowledged nor refused.
         self._unacknowledged: list[MessageId] = []
+        self._redeliveries = host.world.chance.stream("redeliveries", seen.name)
+        self._redelivers = self._redeliveries.choice((0.0, 0.0, 0.03, 0.1))
 
     async def run(self) -> None:
         host, chance = self._host, self._chance
@@ -113,6 +115,7 @@ class _Consuming:
                 message = await self._receive()
                 if message is not None:
                     await self._took(message)
+                    self._redeliver_all()
                 elif self._plan.seeks and chance.random() < self._plan.seeks:
                     await self._seek()
                 if self._plan.longest_pause_s:
@@ -179,15 +182,25 @@ class _Consuming:
             del self._unacknowledged[len(self._unacknowledged) - len(also) :]
             await self._acknowledge([*also, message_id], cumulative=False)
 
+    def _redeliver_all(self) -> None:
+        """Not with letters: this would count as a delivery of messages that the application has not received."""
+        consumer = self._consumer
+        if isinstance(consumer, aio.Reader) or self._plan.retries or self._redeliveries.random() >= self._redelivers:
+            return
+        self._host.trace(f"{self._seen.name} has everything redelivered")
+        self._world.count("redeliveries of everything")
+        consumer.redeliver_unacknowledged_messages()
+
     async def _retry(self, message: Message) -> None:
         world, seen, consumer = self._world, self._seen, self._consumer
         assert isinstance(consumer, aio.Consumer)
-        world.judged(world.history.refused, seen, message.message_id())
+        world.judged(world.history.refused, seen, message.message_id(), alone=True)
         try:
             await consumer.reconsume_later(message, self._chance.choice((0, 0, 300)))
         except MagnetarException as error:
             self._host.trace(f"{seen.name} could not retry {message.message_id()}: {type(error).__name__}: {error}")
             check_error(world, "retrying failed", error, seen)
+            world.judged(world.history.refused, seen, message.message_id())  # so it is redelivered
         else:
             world.count("messages retried")
 

@@ -1,4 +1,5 @@
-"""Which consumers of Key_Shared subscriptions hold which keys, as one broker knows it, and the checks of it.
+"""Which consumers of Key_Shared subscriptions hold which keys, as one broker knows it, and the checks of it; and the
+check that a client hands out the entries of a key in the order in which they came to it (SUB-6).
 
 A broker that serves a subscription knows which entries it has delivered to whom, which acknowledgements have arrived,
 and which consumers have left. By that knowledge, with each delivery of an entry of a key:
@@ -21,7 +22,7 @@ from magnetar_wire.entry import decode_entry
 from tests.sim.invariants.history import Violation
 from tests.sim.service.subscription_acks import Entry, WireAck
 
-__all__ = ["HeldKeys", "KeyedEntry", "keyed_entry"]
+__all__ = ["ArrivedKeys", "HeldKeys", "KeyedEntry", "keyed_entry"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +120,25 @@ class HeldKeys:
             key.delivered = {
                 position: delivered for position, delivered in key.delivered.items() if delivered.holder is not consumer
             }
+
+
+class ArrivedKeys:
+    """The entries that came to a client in the present epoch, and of which it has handed out no message. A client that
+    drops some of them without beginning an epoch hands out later ones before."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[bytes | str | None, dict[Entry, None]] = {}
+        self._keys: dict[Entry, bytes | str | None] = {}
+
+    def arrive(self, entry: KeyedEntry) -> None:
+        self._keys[entry.position] = entry.key
+        self._waiting.setdefault(entry.key, {})[entry.position] = None
+
+    def hand_out(self, position: Entry) -> Entry | None:
+        """Return an entry of the same key that came before this one, and waits still."""
+        waiting = self._waiting.get(self._keys.get(position), {})
+        if position not in waiting:
+            return None
+        first = next(iter(waiting))
+        del waiting[position]
+        return first if first != position else None

@@ -158,7 +158,8 @@ class MessageHistory:
         else:
             self.subscribed.delivered(consumer, payload, message_id)
         if incarnation is not None:
-            self.wire.handed_out(consumer, incarnation.topic, position_of(message_id))
+            has_letters = self.letters.has(consumer.topic, consumer.subscription)
+            self.wire.handed_out(consumer, incarnation.topic, position_of(message_id), has_letters=has_letters)
 
     def acknowledging(
         self, consumer: ConsumerSeen, message_ids: Sequence[MessageId], *, cumulative: bool, receipt: bool
@@ -176,9 +177,10 @@ class MessageHistory:
     ) -> None:
         self.subscribed.acknowledge_failed(consumer, message_ids, cumulative=cumulative)
 
-    def refused(self, consumer: ConsumerSeen, message_id: MessageId) -> None:
-        """It is about to call negative_acknowledge or reconsume_later."""
-        self.letters.refused(consumer, message_id)
+    def refused(self, consumer: ConsumerSeen, message_id: MessageId, *, alone: bool = False) -> None:
+        """It is about to call negative_acknowledge; `alone`: reconsume_later, which is about no other message of its
+        batch."""
+        self.letters.refused(consumer, message_id, alone=alone)
 
     # ── what moves a subscription: of `topic` as the application names it, with all its partitions ──
 

@@ -6,7 +6,8 @@
   letter that it acknowledged proves nothing.
 - A letter has the payload and the key of the message that it names as its origin.
 - A message is no dead letter before applications refused it 1 + `max_redeliver_count` times: by negative
-  acknowledgements, of any message of its entry, or by retries. Those of its letters count.
+  acknowledgements of any message of its entry, or by retries of itself. Those of its letters count, each of which is an
+  entry. A retry that failed counts as a negative acknowledgement.
 
 Several letters of one message are right: a client died before it acknowledged. Only applications and the last drain
 acknowledge letters here; nobody resets, truncates or deletes letter topics, or destroys their entries.
@@ -52,8 +53,10 @@ class _Subscription:
     max_redeliver_count: int
     # Origins of the letters that are there at the end, or were acknowledged by an application.
     arrived: set[Position] = field(default_factory=set)
-    # How often messages of an entry were refused, letters of them included: by ledger and entry.
+    # How often messages of an entry were negatively acknowledged, by ledger and entry.
     refused: Counter[tuple[int, int]] = field(default_factory=Counter)
+    # How often messages were retried, or their letters refused, by origin.
+    refused_alone: Counter[Position] = field(default_factory=Counter)
     # Position, item and text of what is a violation unless there is a letter of the message.
     missing: list[tuple[Position, str, str]] = field(default_factory=list)
 
@@ -109,7 +112,8 @@ class Letters:
         return sent.key
 
     def _was_refused_often_enough(self, subscription: _Subscription, payload: bytes, origin: Position) -> None:
-        refused, most = subscription.refused[origin[:2]], subscription.max_redeliver_count
+        refused = subscription.refused[origin[:2]] + subscription.refused_alone[origin]
+        most = subscription.max_redeliver_count
         if refused <= most:
             raise Violation(
                 "CON-10",
@@ -123,11 +127,15 @@ class Letters:
             letters = [self._origins.get(position_of(one)) for one in message_ids]
             subscription.arrived.update(origin for origin in letters if origin is not None)
 
-    def refused(self, consumer: ConsumerSeen, message_id: MessageId) -> None:
+    def refused(self, consumer: ConsumerSeen, message_id: MessageId, *, alone: bool) -> None:
         subscription = self._subscriptions.get((consumer.topic, consumer.subscription))
-        if subscription is not None:
-            position = position_of(message_id)
-            subscription.refused[self._origins.get(position, position)[:2]] += 1
+        if subscription is None:
+            return
+        position = position_of(message_id)
+        if alone or position in self._origins:
+            subscription.refused_alone[self._origins.get(position, position)] += 1
+        else:
+            subscription.refused[position[:2]] += 1
 
     # ── the end ──
 

@@ -273,8 +273,9 @@ def two_have_one_entry(scene: Scene) -> None:
     scene.delivers(0)
     scene.asks(redeliver=[Redeliver(consumer_id=1, epoch=1)])
     scene.delivers(0, stream=2)
+    scene.delivers(0)  # it was in flight when the redelivery was requested
     assert not scene.violations
-    scene.delivers(0)
+    scene.delivers(0, epoch=2)
 
 
 # ── Key_Shared: entries 0, 1 and 3 have one key ──
@@ -363,6 +364,17 @@ def handed_out_from_an_old_epoch(scene: Scene) -> None:
     scene.given(1)
 
 
+def a_later_entry_of_its_key_is_handed_out(scene: Scene) -> None:
+    scene.opens(kind=KEY_SHARED)
+    scene.delivers(0, 1, 2)
+    scene.given(0)
+    scene.given(2)
+    scene.sends_answer(epochs=[EpochBegan(consumer_id=1, epoch=2, acknowledged_from=1)])
+    scene.delivers(0, 1, epoch=2)
+    assert not scene.violations
+    scene.given(1)
+
+
 def served_without_a_session(scene: Scene) -> None:
     over = {scene.b[0]: scene.loop.time()}
     scene.history.sessions.metadata = cast("SimulatedMetadata", SimpleNamespace(over=over))
@@ -416,6 +428,7 @@ WRONG: list[tuple[str, Callable[[Scene], None]]] = [
     ("SUB-6", a_message_of_a_consumer_that_left_is_overtaken),
     ("SUB-6", a_new_message_of_a_key_is_overtaken),
     ("52", handed_out_from_an_old_epoch),
+    ("SUB-6", a_later_entry_of_its_key_is_handed_out),
     ("40", served_without_a_session),
     ("OWN-1", two_owners_of_one_hash),
 ]

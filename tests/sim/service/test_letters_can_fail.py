@@ -37,11 +37,12 @@ class Letters(Scene):
         to: ConsumerSeen | None = None,
         *,
         origin: int | None = None,
+        index: int = 0,
         key: str = "",
         payload: bytes = b"",
     ) -> None:
         """A letter is delivered, without `to` to the last drain."""
-        properties = {"ORIGIN_MESSAGE_ID": f"7:{number if origin is None else origin}:-1"}
+        properties = {"ORIGIN_MESSAGE_ID": f"7:{number if origin is None else origin}:-1:{index}"}
         consumer = to or ConsumerSeen("drain", f"t-s-{end}", "s", "EXCLUSIVE")
         position = at(number, _LEDGERS[end])
         self.history.delivered(consumer, payload or MESSAGES[number], position, properties, key)
@@ -94,6 +95,12 @@ def a_dead_letter_too_soon(scene: Letters) -> None:
     scene.letter(0, "DLQ")
 
 
+def a_dead_letter_though_another_message_of_its_batch_was_retried(scene: Letters) -> None:
+    for _ in range(2):
+        scene.history.refused(scene.consumer, at(2), alone=True)
+    scene.letter(2, "DLQ", index=1)
+
+
 def another_origin(scene: Letters) -> None:
     scene.letter(1, "DLQ", origin=2)
 
@@ -113,6 +120,7 @@ def a_letter_that_nobody_sent(scene: Letters) -> None:
         ("CON-10", a_letter_that_only_the_sdk_acknowledged),
         ("CON-10", a_trimmed_message_without_a_letter),
         ("CON-10", a_dead_letter_too_soon),
+        ("CON-10", a_dead_letter_though_another_message_of_its_batch_was_retried),
         ("CON-10", another_origin),
         ("CON-10", another_key),
         ("2", a_letter_that_nobody_sent),

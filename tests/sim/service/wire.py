@@ -8,7 +8,7 @@
   Failover consumer that was notified that it is inactive (SUB-3). Within an epoch deliveries go forward (SUB-3). The
   client hands out only what was delivered in the present epoch (52).
 - **Shared** (SUB-4): one broker delivers an entry to no consumer while another one has it.
-- **Key_Shared** (35, 53): `held_keys.py`.
+- **Key_Shared** (35, 53, SUB-6): `held_keys.py`.
 
 A client's ids are taken from `ConsumerSeen.name`, which it opens its consumers with. Positions are ledger and entry;
 messages of a batch are bits.
@@ -32,7 +32,7 @@ from magnetar_protos.broker_pb2 import (
 from magnetar_wire.frame import find_entry_ids
 from tests.sim.invariants.history import Violation
 from tests.sim.process import Process
-from tests.sim.service.held_keys import HeldKeys, KeyedEntry, keyed_entry
+from tests.sim.service.held_keys import ArrivedKeys, HeldKeys, KeyedEntry, keyed_entry
 from tests.sim.service.published import Position
 from tests.sim.service.subscription_acks import Entry, SubscriptionAcks, WireAck
 from tests.sim.service.topic_incarnations import TopicIncarnations, short
@@ -58,6 +58,8 @@ class _Opening:
     claimed: int
     opened: int = 0
     acknowledged_from: int = 0
+    # The first epoch that the client has not left.
+    epoch: int = 0
     # Of Failover: the last state that it was notified of.
     active: bool = True
     # The last entry that was delivered, and in which epoch.
@@ -76,6 +78,10 @@ class _Opening:
         """One broker's time as the topic's owner, as far as the subscription is concerned."""
         return self.subscription, self.server, self.claimed
 
+    def begin_epoch(self, epoch: int) -> None:
+        self.epoch = max(self.epoch, epoch)
+        self.has.clear()
+
     def __str__(self) -> str:
         return f"{self.request.consumer_name} at {self.server.name}"
 
@@ -88,6 +94,7 @@ class _Name:
     name: str
     topic: str
     durable: bool
+    has_keys: bool
 
 
 @dataclass(slots=True)
@@ -102,6 +109,7 @@ class _Handing:
     began_s: float
     taken: dict[Entry, None] = field(default_factory=dict)
     before: dict[Entry, None] = field(default_factory=dict)
+    keys: ArrivedKeys = field(default_factory=ArrivedKeys)
 
 
 class Wire:
@@ -147,7 +155,8 @@ class Wire:
                 self._guarded(self._answers, stream, ConsumeAnswer.FromString(message))
             else:
                 for one in ConsumeRequest.FromString(message).open:
-                    name = _Name(self._tick(), one.consumer_name, short(one.topic), one.durable)
+                    topic, has_keys = short(one.topic), one.type == KEY_SHARED
+                    name = _Name(self._tick(), one.consumer_name, topic, one.durable, has_keys)
                     self._names[stream, one.consumer_id] = name
 
     def arrived(
@@ -199,7 +208,7 @@ class Wire:
         for redeliver in request.redeliver:
             opening_of = self._openings.get((stream, redeliver.consumer_id))
             if opening_of is not None and not redeliver.entries:
-                opening_of.has.clear()
+                opening_of.begin_epoch(redeliver.epoch + 1)
             elif opening_of is not None:
                 for run in redeliver.entries:
                     for entry_id in range(run.first_entry_id, run.last_entry_id + 1):
@@ -255,7 +264,7 @@ class Wire:
         for epoch in answer.epochs:
             if (opening := self._openings.get((stream, epoch.consumer_id))) is not None:
                 opening.acknowledged_from = max(opening.acknowledged_from, epoch.acknowledged_from)
-                opening.has.clear()
+                opening.begin_epoch(epoch.epoch)
                 moved = epoch.acknowledged_from == epoch.epoch
                 if moved and (keys := self._keys.get(opening.serving)) is not None:
                     keys.forget(opening)
@@ -298,7 +307,8 @@ class Wire:
             self._look("34, CON-3")
             self._not_done(opening, entry, bits)
         if opening.request.type == SHARED:
-            self._nobody_has(opening, entry)
+            if epoch >= opening.epoch:
+                self._nobody_has(opening, entry)
             return
         self._look("SUB-3")
         if opening.last[0] == epoch and entry <= opening.last[1]:
@@ -353,18 +363,22 @@ class Wire:
         for epoch in answer.epochs:
             if (now := self._handing_of(stream, epoch.consumer_id)) is not None:
                 now.before = now.taken if now.began_s < self._now() else {**now.before, **now.taken}
-                now.taken, now.epoch, now.began_s = {}, epoch.epoch, self._now()
+                now.taken, now.epoch, now.began_s, now.keys = {}, epoch.epoch, self._now(), ArrivedKeys()
+        stored = iter(answer.frame.entries)
         for consumer_id, epoch_number, entries, _ in _runs(answer):
+            run = list(zip(entries, stored, strict=False))
             if (now := self._handing_of(stream, consumer_id)) is not None and now.epoch == epoch_number:
                 now.taken.update(dict.fromkeys(entries))
+                for entry, one in run if self._names[stream, consumer_id].has_keys else ():
+                    now.keys.arrive(keyed_entry(entry, one))
 
     def _handing_of(self, stream: int, consumer_id: int) -> _Handing | None:
         known = self._names.get((stream, consumer_id))
         now = None if known is None else self._handing.get((known.name, known.topic))
         return now if now is not None and (now.stream, now.consumer_id) == (stream, consumer_id) else None
 
-    def handed_out(self, consumer: ConsumerSeen, topic: str, position: Position) -> None:
-        """The application gets a message of the topic or partition."""
+    def handed_out(self, consumer: ConsumerSeen, topic: str, position: Position, *, has_letters: bool = False) -> None:
+        """The application gets a message of the topic or partition. `has_letters`: the client withholds some."""
         now = self._handing.get((consumer.name, topic))
         if now is None or not now.durable:
             return  # what is not durable keeps what it has over a reconnect
@@ -376,6 +390,9 @@ class Wire:
                 "52",
                 f"{consumer.name} was given {position} of {topic}, which was not delivered in its epoch {now.epoch}",
             )
+        other = now.keys.hand_out(entry)
+        if other is not None and not has_letters:
+            raise Violation("SUB-6", f"{consumer.name} was given {position} of {topic} before {other} of the same key")
 
 
 def _runs(answer: ConsumeAnswer) -> Iterator[tuple[int, int, list[Entry], int]]:
