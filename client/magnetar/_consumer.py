@@ -80,7 +80,9 @@ class ConsumerMethods(Unpicklable):
     def redeliver_unacknowledged_messages(self) -> None:
         """Request the redelivery of everything that is not acknowledged. Return at once.
 
-        Messages that were delivered before, and not received yet, are dropped.
+        Messages that were delivered before, and not received yet, are dropped, and delivered again in order. On a
+        Shared or Key_Shared subscription this counts as a redelivery of them, too: with a dead letter policy, a message
+        that was never received can become a dead letter.
         """
         self._core.check_open()
         self._core.redeliver_all()

@@ -150,7 +150,7 @@ def test_messages_in_flight_do_not_overtake_those_that_the_application_has_redel
 
 async def _redeliver_when_delivered(made: EachClient, consumer: Any, count: int) -> None:
     """Request the redelivery of everything as soon as the broker has delivered so many messages: the last of them is
-    on its way to the client."""
+    in flight."""
     topic = made.scene.broker_session.topics.get_loaded(TopicName.parse("t"))
     assert topic is not None
     while topic.subscriptions.stats()[0].counters.delivered.messages < count:
