@@ -35,6 +35,7 @@ __all__ = [
     "run_consumer",
     "run_consumer_async",
     "some_each",
+    "some_each_and_all_again",
     "some_each_async",
     "stubbornly",
 ]
@@ -66,6 +67,13 @@ def some_each(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any
     log.nacking(refused)
     for one in refused:
         consumer.negative_acknowledge(one)
+
+
+def some_each_and_all_again(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:
+    """And now and then have everything redelivered, also what was prefetched."""
+    some_each(log, consumer, found)
+    if log.chance.random() < 0.2:
+        consumer.redeliver_unacknowledged_messages()
 
 
 def stubbornly(log: ConsumerLog, consumer: magnetar.Consumer, found: Sequence[Any]) -> None:

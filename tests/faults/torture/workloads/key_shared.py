@@ -1,7 +1,7 @@
 """Subscriptions in which each key is at one consumer at a time, and in order.
 
 Consumers of the SDK and of Pulsar's own library join and leave every few seconds, and are killed with their processes.
-They acknowledge some messages, nack others and leave the rest.
+They acknowledge some messages, nack others and leave the rest, and some have everything redelivered.
 
 One topic has single messages of both libraries, the other, with partitions, batches by key. Keys of the stock library
 are in other partitions, so that topic has the SDK's producers alone.
@@ -10,7 +10,7 @@ are in other partitions, so that topic has the SDK's producers alone.
 from __future__ import annotations
 
 from magnetar import BatchingType
-from tests.faults.torture.consumers import async_consumer, consumer, some_each, some_each_async
+from tests.faults.torture.consumers import async_consumer, consumer, some_each_and_all_again, some_each_async
 from tests.faults.torture.producing import Load, publisher
 from tests.faults.torture.stock_consumers import stock_consumer, stock_some_each
 from tests.faults.torture.stock_producing import stock_publisher
@@ -30,10 +30,10 @@ WORKLOAD = Workload(
         Worker(publisher(PARTITIONED, "asyncio", _BY_KEY, asynchronous=True)),
     ),
     consumers=(
-        Worker(consumer(TOPIC, "keys", "Key_Shared", "sync", some_each), processes=2),
+        Worker(consumer(TOPIC, "keys", "Key_Shared", "sync", some_each_and_all_again), processes=2),
         Worker(async_consumer(TOPIC, "keys", "Key_Shared", "asyncio", some_each_async)),
         Worker(stock_consumer(TOPIC, "keys", "Key_Shared", "stock", stock_some_each), processes=2),
-        Worker(consumer(PARTITIONED, "keys", "Key_Shared", "sync", some_each), processes=2),
+        Worker(consumer(PARTITIONED, "keys", "Key_Shared", "sync", some_each_and_all_again), processes=2),
         Worker(async_consumer(PARTITIONED, "keys", "Key_Shared", "asyncio", some_each_async)),
     ),
 )
