@@ -69,7 +69,7 @@ def test_acknowledged_messages_and_other_keys_may_be_passed_over(tmp_path: Path)
     assert scene.findings(tmp_path) == {}
 
 
-@pytest.mark.parametrize("what", ["nothing", "retried", "dead", "dead and never got"])
+@pytest.mark.parametrize("what", ["nothing", "retried", "dead", "dead and never got", "dead and never got, late"])
 def test_a_message_that_becomes_a_letter_leaves_the_order(tmp_path: Path, what: str) -> None:
     """(SUB-6, CON-9, CON-10) Also one that comes too often, to a consumer that stores it instead of handing it out."""
     scene = Scene()
@@ -81,10 +81,11 @@ def test_a_message_that_becomes_a_letter_leaves_the_order(tmp_path: Path, what: 
     elif what == "dead":
         scene.dead(0)
     scene.got("B", 3)
-    if what == "dead and never got":
-        scene.story.now += 10.0
+    if what.startswith("dead and never got"):
+        scene.story.now += 10.0 if what == "dead and never got" else 40.0
         scene.dead(0)
-    assert scene.findings(tmp_path, times=False).get("key_order", 0) == (what == "nothing")
+    is_found = what in ("nothing", "dead and never got, late")
+    assert scene.findings(tmp_path, times=False).get("key_order", 0) == is_found
 
 
 def test_a_dead_letter_is_in_order_until_it_is_stored(tmp_path: Path) -> None:

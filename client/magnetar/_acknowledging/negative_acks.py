@@ -75,8 +75,6 @@ class NegativeAcksTracker:
         if self.timeouts is not None:
             self.timeouts.find_received()
         for nacked_at_s, target in nacked:
-            if self.timeouts is not None:
-                self.timeouts.remove(target)
             self._add_target(target, nacked_at_s, may_be_dead=True)
         self._set_timer()
 
@@ -91,6 +89,8 @@ class NegativeAcksTracker:
         partition = entry.epoch.origin
         if entry.epoch is not partition.epoch or not partition.is_connected:  # it is redelivered anyway
             return
+        if self.timeouts is not None:
+            self.timeouts.remove(target)
         redelivery_count = 0
         if isinstance(target, Message):
             delivered = target._entry

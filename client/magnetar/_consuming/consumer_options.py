@@ -293,11 +293,6 @@ def topic_names(topic: str | Sequence[str]) -> list[TopicName]:
     if not texts:
         raise InvalidTopicName("the list of topics is empty: name at least one")
     try:
-        names = list(dict.fromkeys(map(TopicName.parse, texts)))
+        return list(dict.fromkeys(map(TopicName.parse, texts)))
     except InvalidName as error:
         raise InvalidTopicName(str(error)) from None
-    given = set(names)
-    for name in names:
-        if name.is_partition and name.base in given:
-            raise InvalidTopicName(f"the list of topics has {name.base}, and its partition {name}: use one of them")
-    return names

@@ -65,7 +65,8 @@ class ConsumerPartitions:
         """Open all partitions. Raises the error of the first that can't be opened."""
         for name in self.names:
             self._counts[name] = 0 if name.is_partition else await self._count_partitions(name)
-        names = [part for name in self.names for part in _name_partitions(name, self._counts[name])]
+        # A list may have a topic and its partition.
+        names = list(dict.fromkeys(part for name in self.names for part in _name_partitions(name, self._counts[name])))
         reads_only = not self._context.durable
         for partition in self.add(names, self._start):
             if reads_only and self._options.start_message_id_inclusive:

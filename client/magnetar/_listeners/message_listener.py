@@ -82,7 +82,10 @@ def is_stale(message: Message[Any], core: MultiTopicConsumer) -> bool:
     """Whether the message will be redelivered, or its subscription was moved, since it was taken from the queue. A
     listener is not called with it, since it can get the redelivered one at the same time."""
     epoch = message._entry.epoch
-    return core.context.durable and epoch.origin.is_persistent and epoch is not epoch.origin.epoch
+    partition = epoch.origin
+    # It is closed from when a redelivery of everything, or a seek, is requested until its epoch begins.
+    is_over = epoch is not partition.epoch or partition.partition_queue.is_closed
+    return is_over and core.context.durable and partition.is_persistent
 
 
 class TaskListener:

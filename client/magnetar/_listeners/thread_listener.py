@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -42,6 +43,8 @@ _TURN: Final = 16
 # After these times, a job that the application's executor has refused is submitted again.
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
+# A busy executor may refuse many calls. One in this time is logged as an error.
+_REFUSALS_LOGGED_EVERY_S: Final = 60.0
 
 
 def listen_on_threads(
@@ -93,8 +96,8 @@ class BaseThreadListener(ABC):
         self._calls = 0
         self._finished: list[threading.Lock] = []
         self._has_refused_awaitable = False
-        # The application's executor has refused the last job, which was logged.
-        self._is_refused = False
+        # When it was last logged that the application's executor has refused a call.
+        self._refusals_logged_s = -math.inf
         self._queue.wake = self._wake
 
     # With the lock held.
@@ -211,10 +214,10 @@ class BaseThreadListener(ABC):
                     return
             try:
                 executor.submit(job)
-                self._is_refused = False
             except Exception:
-                level = logging.DEBUG if self._is_refused else logging.ERROR
-                self._is_refused = True
+                now_s, level = self._core.clock.monotonic(), logging.DEBUG
+                if now_s >= self._refusals_logged_s + _REFUSALS_LOGGED_EVERY_S:
+                    self._refusals_logged_s, level = now_s, logging.ERROR
                 text = "the message_listener_executor of %s refused a listener's call, which is submitted again soon"
                 log.log(level, text, self.topic, exc_info=True)
                 self._core.call_soon(lambda: self._core.clock.call_later(pause_s, submit_again))

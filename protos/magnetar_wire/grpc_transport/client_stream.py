@@ -61,8 +61,8 @@ class ClientStream(PipedStream):
     async def _run(self) -> None:
         """Own the call: the end of this task ends the call and both pipes."""
         try:
-            methods = self._channel.connect(self._channel.settings.grpc_connect_timeout_seconds)
-            self._call = (await methods).stream(metadata=method_metadata(self._method))
+            connecting = self._channel.connect(self._channel.settings.grpc_connect_timeout_seconds)
+            self._call = (await connecting).stream(metadata=method_metadata(self._method))
             sending = asyncio.get_running_loop().create_task(self._send(self._call))
             try:
                 if (failure := await self._receive(self._call)) is not None:

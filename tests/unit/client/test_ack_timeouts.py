@@ -57,6 +57,22 @@ async def test_a_received_message_of_a_shared_subscription_is_redelivered_alone(
         assert (clock.seconds_to_next_call() or 60) > TICK_S, "it ticks no more"
 
 
+async def test_a_nack_of_an_earlier_delivery_does_not_end_the_timeout_of_the_next_one() -> None:
+    """(CON-5, CON-6): the message was redelivered with everything else, and its application nacks the old delivery."""
+    clock = ManualClock()
+    async with client_of(_clock=clock) as (broker, client):
+        broker.topic("t").publish(b"a")
+        consumer = await client.subscribe("t", "s", ConsumerType.Shared, **TIMED)
+        [old] = await receive(consumer, 1)
+        consumer.redeliver_unacknowledged_messages()
+        [new] = await receive(consumer, 1)
+        assert new is not old
+        await let_pass(clock, TICK_S)  # it is entered
+        await consumer.negative_acknowledge(old)
+        await let_pass(clock, TIMEOUT_S + 2 * TICK_S)
+        assert payloads(await receive(consumer, 1)) == [b"a"]
+
+
 @pytest.mark.parametrize("kind", IN_ORDER)
 async def test_everything_unacknowledged_of_an_ordered_subscription_is_redelivered_in_order(kind: ConsumerType) -> None:
     """(CON-6)"""

@@ -102,9 +102,19 @@ async def test_a_list_of_topics() -> None:
         broker.topic("b").publish(b"b")
         assert sorted(payloads(await receive(consumer, 2))) == [b"a", b"b"]
         assert consumer.topic() == f"{P}a,{P}b"
-        for wrong in ([], ["a/b"], ["a-partition-0", "b", "a"]):
+        for wrong in ([], ["a/b"]):
             with pytest.raises(InvalidTopicName):
                 await client.subscribe(wrong, "s")
+
+
+async def test_a_list_of_a_topic_and_its_partition() -> None:
+    """SUB-8: the partition has one consumer, which may be the only one."""
+    async with client_of() as (broker, client):
+        broker.partitioned[P + "t"] = 2
+        consumer = await client.subscribe(["t-partition-0", "t", "t-partition-0"], "s")
+        for index in range(2):
+            broker.topic(f"t-partition-{index}").publish(b"%d" % index)
+        assert sorted(payloads(await receive(consumer, 2))) == [b"0", b"1"]
 
 
 async def test_cancelled_subscribe_leaves_no_consumer_open() -> None:

@@ -151,6 +151,37 @@ def test_what_waits_for_its_turn_is_bounded_and_dropped_if_it_is_redelivered(who
         own.shutdown()
 
 
+@pytest.mark.parametrize("whose", ["client", "application"])
+def test_what_waits_for_its_turn_is_dropped_when_everything_is_to_be_redelivered(whose: str) -> None:
+    """CON-2, SUB-6: from the request on, so the messages of a key stay in order. The listener makes it, as it could not
+    process one of them."""
+    own = ThreadPoolExecutor(2) if whose == "application" else None
+    with sync_consume_scene(message_listener_threads=2) as on:
+        calls, processed = list[int](), list[int]()
+
+        def listen(consumer: Any, message: Message) -> None:
+            calls.append(number := int(message.data()))
+            if number == 3 and calls.count(3) == 1:
+                consumer.redeliver_unacknowledged_messages()
+                return
+            processed.append(number)
+            consumer.acknowledge(message)
+
+        on.on_loop(lambda broker: [broker.topic("t").publish(b"%d" % at, keys=["k"]) for at in range(20)])
+        on.client.subscribe(
+            "t",
+            "s",
+            ConsumerType.KeyShared,
+            message_listener=listen,
+            message_listener_executor=own,
+            **EARLIEST,
+        )
+        wait_until(lambda: len(set(processed)) == 20, "all are processed")
+        assert processed == list(range(20))
+    if own is not None:
+        own.shutdown()
+
+
 async def test_an_asyncio_listener_is_called_in_as_many_tasks() -> None:
     """CON-2"""
     async with client_of(message_listener_threads=3) as (broker, client):
