@@ -167,6 +167,10 @@ class Producers:
         await self._check_quotas()
         schema_version = await self._schemas.admit_producer(opening.schema, address)
         await self._wait_for_deduplication(sink)
+        if self._deduplication.is_on and not opening.incarnation:
+            # A new producer goes on with the last sequence id. If another broker has stored more of its predecessor
+            # since, its first messages would be taken for duplicates of those, and dropped.
+            await self._log.check_current()
         is_exclusive = opening.access_mode != ProducerAccessMode.ACCESS_SHARED
         if is_exclusive and opening.HasField("topic_epoch") and not opening.incarnation:
             await self._access.check_first_partition(opening.topic_epoch)

@@ -11,10 +11,14 @@ import pytest
 
 from magnetar import MessageId
 from magnetar.admin import AsyncAdmin, TopicPolicies
+from magnetar_broker import paths
 from magnetar_broker.admin.topic_policy_rpc import TopicPolicyRpc
 from magnetar_broker.errors import BrokerError
 from magnetar_broker.topics import policy_refresh
+from magnetar_metadata.compare_and_set import change
 from magnetar_protos.broker_pb2 import ErrorCode
+from magnetar_protos.managed_ledger_pb2 import ManagedLedgerNode
+from magnetar_wire.randomness import SystemRandomness
 from magnetar_wire.topic_name import TopicName
 from tests.produce_client import entry
 from tests.running import until
@@ -75,6 +79,28 @@ async def test_messages_in_chunks_are_stored_once_when_a_broker_takes_over() -> 
         reader = await client.create_reader("t", MessageId.earliest)
         assert [(await reader.read_next()).data() for _ in contents] == contents
         assert not await reader.has_message_available()
+
+
+async def test_a_broker_that_has_lost_the_topic_opens_no_new_producer() -> None:
+    """DUP-1: it does not know what was stored since. With an old last sequence id, the first messages of a new producer
+    would be taken for duplicates of its predecessor's."""
+    async with running_brokers(1, broker_deduplication_enabled=True) as scene:
+        broker = scene.brokers[0]
+        opened: Any = SimpleNamespace(transport=scene.transport, address=broker.address)
+        await GrpcProducer(opened).open("p", "t")
+        lost = broker.broker_session.topics.get_loaded(_NAME)
+
+        def opened_elsewhere(payload: bytes | None) -> bytes:
+            assert payload is not None
+            node = ManagedLedgerNode.FromString(payload)
+            node.owner_epoch = b"another"
+            return node.SerializeToString()
+
+        path = paths.topic(_NAME)
+        await change(scene.registry, path, opened_elsewhere, clock=scene.clock, randomness=SystemRandomness())
+        async with scene.client() as client:
+            await client.create_producer("t", producer_name="p")  # opens the topic again
+        assert broker.broker_session.topics.get_loaded(_NAME) is not lost
 
 
 @pytest.mark.parametrize(("was_on", "is_readable"), [(True, True), (False, True), (True, False)])
