@@ -3,8 +3,7 @@
 The call's row in the table of admin calls (magnetar_wire/admin/calls.py) says whether it may be sent again:
 
 - An idempotent call goes to the addresses of the service URL like a client's lookups (_connections/lookup.py): to the
-next one
-  after an error, and also if one is silent for a while.
+  next one after an error, and also if one is silent for a while.
 - Any other call goes to the next one only if nothing was done: the broker was not reached, or it reports that it did
   nothing (it has no metadata session, or too many calls). If the answer was lost, the caller gets an error that says
   that the outcome is unknown, since only the caller knows whether a second attempt is right.

@@ -70,6 +70,7 @@ async def test_a_nack_of_an_earlier_delivery_does_not_end_the_timeout_of_the_nex
         await let_pass(clock, TICK_S)  # it is entered
         await consumer.negative_acknowledge(old)
         await let_pass(clock, TIMEOUT_S + 2 * TICK_S)
+        assert count_redeliveries(broker) == 2, "of everything, and of what timed out"
         assert payloads(await receive(consumer, 1)) == [b"a"]
 
 
